@@ -155,19 +155,19 @@ def _row(study: Study) -> str:
         list(dict.fromkeys(name for one in plans.values() for name in one[key])) for key in ("links", "pages")
     )
     about = study.paper.citation if study.paper else study.sections[-1].lead
-    transports = [name for name in TRANSPORTS if name in {found for folder in folders for found in _transports(folder)}]
+    transports = [name for name in TRANSPORTS if name in {one for folder in folders for one in _transports(folder)}]
     cells = (f"`{study.name}`", about, *(", ".join(names) or "–" for names in (transports, links, pages)), measured)
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def _transports(folder: Path) -> set[str]:
     tables = ("dns_exchanges", "page_loads", "lookups", "resolved_loads", "paced_queries", "rests")
-    found: set[str] = set()
+    names: set[str] = set()
     for file in (file for table in tables for file in sorted((folder / table).rglob("*.parquet"))):
         rows = pl.scan_parquet(file)
         for column in {"protocol", "dns_protocol"} & set(rows.collect_schema()):
-            found |= set(rows.select(pl.col(column).cast(pl.String)).unique().collect()[column].drop_nulls())
-    return found
+            names |= set(rows.select(pl.col(column).cast(pl.String)).unique().collect()[column].drop_nulls())
+    return names
 
 
 def plan_keys() -> str:

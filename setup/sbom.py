@@ -38,8 +38,8 @@ Component = dict[str, Any]
 def python_packages(lock: Path) -> Iterator[Component]:
     """Every version in a lock of pip, with the hashes of its files."""
     for entry in re.split(r"\n(?=\S)", lock.read_text(encoding="utf-8")):
-        if found := re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)", entry):
-            name, version = found[1], found[2]
+        if match := re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)", entry):
+            name, version = match[1], match[2]
             hashes = [{"alg": "SHA-256", "content": digest} for digest in re.findall(r"sha256:([0-9a-f]{64})", entry)]
             yield component("pypi", name, version, licence=python_licence(name, version), hashes=hashes)
 
@@ -69,9 +69,9 @@ def go_modules() -> Iterator[Component]:
     cache = module_cache()
     for name, version in re.findall(r"^\t(\S+) (v\S+)", (module / "go.mod").read_text(encoding="utf-8"), re.MULTILINE):
         digest = sums[name, version].removeprefix("h1:")
-        found = component("golang", name, version, licence=go_licence(cache, name, version))
+        module = component("golang", name, version, licence=go_licence(cache, name, version))
         # Of a list of the files' hashes, not of one file: the name CycloneDX has for that is a property.
-        yield found | {"properties": [{"name": "go:h1", "value": base64.b64decode(digest).hex()}]}
+        yield module | {"properties": [{"name": "go:h1", "value": base64.b64decode(digest).hex()}]}
 
 
 def module_cache() -> Path | None:
@@ -91,7 +91,7 @@ def go_licence(cache: Path | None, name: str, version: str) -> str | None:
     texts = sorted((cache / escaped).glob("[Ll][Ii][Cc][Ee][Nn][CcSs][Ee]*")) if cache else []
     texts += sorted((cache / escaped).glob("COPYING*")) if cache else []
     text = texts[0].read_text(encoding="utf-8", errors="replace") if texts and texts[0].is_file() else ""
-    return next((known for known, words in _LICENCES.items() if re.search(words, text)), None)
+    return next((known for known, pattern in _LICENCES.items() if re.search(pattern, text)), None)
 
 
 def debian_packages() -> Iterator[Component]:
@@ -151,17 +151,17 @@ def component(
     """A component with its package URL."""
     purl = f"pkg:{kind}/{namespace + '/' if namespace else ''}{quote(name, safe='/')}"
     purl += f"@{quote(version, safe='')}" if version else ""
-    found: Component = {"type": "library", "bom-ref": purl, "name": name, "purl": purl}
-    found |= {"version": version} if version else {}
-    found |= {"hashes": hashes} if hashes else {}
-    return found | ({"licenses": [{"license": {"name": licence}}]} if licence else {})
+    result: Component = {"type": "library", "bom-ref": purl, "name": name, "purl": purl}
+    result |= {"version": version} if version else {}
+    result |= {"hashes": hashes} if hashes else {}
+    return result | ({"licenses": [{"license": {"name": licence}}]} if licence else {})
 
 
 def document(components: list[Component]) -> dict[str, Any]:
     """The whole, its components in order and each once."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     about = component("pypi", project["name"], project["version"], licence=project["license"])
-    each = {found["bom-ref"]: found for found in components}
+    each = {one["bom-ref"]: one for one in components}
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -184,14 +184,14 @@ def main() -> None:
     """Write both, and say how many components there are under which licence."""
     folder = ROOT / "build" / "sbom"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, found in documents().items():
-        (folder / f"{name}.cdx.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for name, document in documents().items():
+        (folder / f"{name}.cdx.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         counts = Counter(
             (part["licenses"][0]["license"].get("name") or "MIT") if "licenses" in part else "not told here"
-            for part in found["components"]
+            for part in document["components"]
         )
-        pinned = sum("hashes" in part or "properties" in part for part in found["components"])
-        print(f"build/sbom/{name}.cdx.json: {len(found['components'])} components, {pinned} with a hash")
+        pinned = sum("hashes" in part or "properties" in part for part in document["components"])
+        print(f"build/sbom/{name}.cdx.json: {len(document['components'])} components, {pinned} with a hash")
         for licence, number in counts.most_common():
             print(f"  {number:4} {licence}")
 

@@ -57,18 +57,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="make every body, write none")
     parser.add_argument("folders", nargs="*", type=Path, metavar="PAGE_FOLDER", help="all pages beside this program")
-    told = parser.parse_args()
-    beside = sorted(file.parent for file in Path(__file__).parent.glob(f"*/{RECIPES}"))
+    options = parser.parse_args()
+    recipe_folders = sorted(file.parent for file in Path(__file__).parent.glob(f"*/{RECIPES}"))
     failures = 0
-    for folder in told.folders or beside:
+    for folder in options.folders or recipe_folders:
         try:
             for file, maker, wire_bytes in recipes(folder):
-                if told.check or not file.exists():
+                if options.check or not file.exists():
                     body = body_of(file, maker(), wire_bytes)
-                    if not told.check:
+                    if not options.check:
                         file.parent.mkdir(exist_ok=True)
                         file.write_bytes(body)
-                    print(f"{file}: {len(body)} bytes{'' if told.check else ', written'}")
+                    print(f"{file}: {len(body)} bytes{'' if options.check else ', written'}")
         except CrosslayerError as error:
             print(error, file=sys.stderr)
             failures += 1
@@ -87,28 +87,28 @@ def recipes(folder: Path) -> Iterator[tuple[Path, Callable[[], Any], int]]:
     resources = read_toml(folder / SPEC_FILE, PageError).get("resource", [])
     sizes = {resource.get("source"): resource.get("wire_bytes") for resource in resources}
     for name, recipe in read_toml(where, PageError).items():
-        place = f"{where}, key '{name}'"
+        key = f"{where}, key '{name}'"
         kind = recipe.get("kind") if isinstance(recipe, dict) else None
         maker = MAKERS.get(kind) if isinstance(kind, str) else None
         if maker is None:
             what = f"has the unknown kind {kind!r}" if kind is not None else "has no 'kind'"
-            raise PageError(what, where=place, next_step=f"Known kinds: {', '.join(MAKERS)}.")
+            raise PageError(what, where=key, next_step=f"Known kinds: {', '.join(MAKERS)}.")
         wanted = inspect.get_annotations(maker, eval_str=True)
         del wanted["return"]
         values = {key: value for key, value in recipe.items() if key != "kind"}
         if values.keys() != wanted.keys():
             raise PageError(
                 f"has {', '.join(values) or 'nothing'}, where {kind} takes {', '.join(wanted)}",
-                where=place,
+                where=key,
                 next_step="Give these keys and no other.",
             )
         for key, value in values.items():
             if type(value) is not wanted[key] or (isinstance(value, int) and not 1 <= value <= LARGEST):
-                words = f"a whole number from 1 to {LARGEST}" if wanted[key] is int else "text"
-                raise PageError(f"{key!r} is {value!r}", where=place, next_step=f"Write {words}.")
+                expected = f"a whole number from 1 to {LARGEST}" if wanted[key] is int else "text"
+                raise PageError(f"{key!r} is {value!r}", where=key, next_step=f"Write {expected}.")
         size = sizes.get(f"made/{name}")
         if not isinstance(size, int):
-            raise PageError(f"no resource has the source 'made/{name}'", where=place, next_step="Add it to page.toml.")
+            raise PageError(f"no resource has the source 'made/{name}'", where=key, next_step="Add it to page.toml.")
         yield folder / "made" / name, lambda maker=maker, values=values: maker(**values), size
 
 

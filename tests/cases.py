@@ -111,7 +111,7 @@ CASES: dict[int, tuple[str, list[str]]] = {
         [
             "early.TestProtocolErrorsOfEarlyData",
             "early.TestOtherOpcodesAsEarlyData",
-            "early.TestTooManyConnectionsAreToldWhy",
+            "early.TestTooManyConnectionsGetAReason",
         ],
     ),
     34: ("signed queries over UDP and TCP", ["coalesce.TestAnswersAreSigned"]),

@@ -23,19 +23,19 @@ _TITLE = re.compile(r"^## (.*)$", re.MULTILINE)
 
 def verdicts() -> dict[str, str]:
     """Verdict of every claim in the committed campaign of its study, and in virtual time where it is another one."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for name, study in STUDIES.items():
         if study.claims:
             dataset = Dataset.open(ROOT / "data" / "raw" / name)
             table = report.check_claims(dataset)
             of_study = table.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
-            found.update(of_study.select("claim_id", "verdict").iter_rows())
+            results.update(of_study.select("claim_id", "verdict").iter_rows())
             for virtual in paired_campaigns(dataset)[:1]:
                 other = report.check_claims(virtual).filter(pl.col("claim_id").is_in(list(study.claims.checks)))
                 for claim, verdict in other.select("claim_id", "verdict").iter_rows():
-                    if verdict not in (found[claim], claims.Verdict.NOT_MEASURED):
-                        found[claim] += f"; in virtual time {verdict}"
-    return found
+                    if verdict not in (results[claim], claims.Verdict.NOT_MEASURED):
+                        results[claim] += f"; in virtual time {verdict}"
+    return results
 
 
 def rows(text: str) -> list[tuple[str, str, str]]:

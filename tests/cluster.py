@@ -61,10 +61,10 @@ class Cluster:
         for name in list(self.running):
             self.kill(name)
 
-    def _start(self, name: str, *words: str, before: Sequence[str] = (), **environment: str) -> None:
+    def _start(self, name: str, *arguments: str, before: Sequence[str] = (), **environment: str) -> None:
         with self.log(name).open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [*before, sys.executable, *words],
+                [*before, sys.executable, *arguments],
                 cwd=self.folder,
                 env=self._environment | environment,
                 stdin=subprocess.DEVNULL,
@@ -78,17 +78,17 @@ class Cluster:
         return self.folder / f"{name}.log"
 
     def scheduler(self) -> None:
-        words = ("-m", "distributed.cli.dask_scheduler", "--host", self._host, "--port", str(self._port))
-        self._start("scheduler", *words, "--no-dashboard", "--no-show")
+        arguments = ("-m", "distributed.cli.dask_scheduler", "--host", self._host, "--port", str(self._port))
+        self._start("scheduler", *arguments, "--no-dashboard", "--no-show")
 
     def worker(self, name: str, testbeds: int = 1, *, before: Sequence[str] = (), **environment: str) -> None:
-        words = ("-m", "distributed.cli.dask_worker", self.address, "--nthreads", str(testbeds))
-        words += ("--resources", f"testbed={testbeds}", "--no-nanny", "--no-dashboard", "--memory-limit", "0")
-        self._start(name, *words, before=before, CROSSLAYER_HOST=name, **environment)
+        arguments = ("-m", "distributed.cli.dask_worker", self.address, "--nthreads", str(testbeds))
+        arguments += ("--resources", f"testbed={testbeds}", "--no-nanny", "--no-dashboard", "--memory-limit", "0")
+        self._start(name, *arguments, before=before, CROSSLAYER_HOST=name, **environment)
 
     def starter(self, **environment: str) -> None:
-        words = ("-m", "tests.sleeping", self.address, str(self.dataset), str(self._rounds), str(self._batch))
-        self._start("starter", *words, **environment)
+        arguments = ("-m", "tests.sleeping", self.address, str(self.dataset), str(self._rounds), str(self._batch))
+        self._start("starter", *arguments, **environment)
 
     def pause(self, name: str) -> None:
         """Freeze it with everything it started, until it is killed or `resume`d."""
@@ -105,11 +105,11 @@ class Cluster:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def wait_for_log(self, name: str, words: str, *, within_s: float = 120) -> str:
+    def wait_for_log(self, name: str, message: str, *, within_s: float = 120) -> str:
         """Wait until the log of a program has these words; returns the log."""
         deadline = time.monotonic() + within_s
-        while words not in (text := self.log(name).read_text(encoding="utf-8", errors="replace")):
-            assert time.monotonic() < deadline, f"{name} did not log {words!r}: {text[-2000:]}"
+        while message not in (text := self.log(name).read_text(encoding="utf-8", errors="replace")):
+            assert time.monotonic() < deadline, f"{name} did not log {message!r}: {text[-2000:]}"
             time.sleep(0.05)
         return text
 

@@ -52,14 +52,18 @@ def read() -> dict[str, list[Row]]:
 @cache
 def names() -> dict[str, Path]:
     """Every test there is, of pytest by its module and of Go by its package, and its file."""
-    python = {f"{file.stem}.{name}": file for file in ROOT.glob("tests/**/test_*.py") for name in _found(_PYTHON, file)}
+    python = {
+        f"{file.stem}.{name}": file for file in ROOT.glob("tests/**/test_*.py") for name in _matches(_PYTHON, file)
+    }
     go = {
-        f"{file.parent.name}.{name}": file for file in ROOT.glob("emulation/**/*_test.go") for name in _found(_GO, file)
+        f"{file.parent.name}.{name}": file
+        for file in ROOT.glob("emulation/**/*_test.go")
+        for name in _matches(_GO, file)
     }
     return python | go
 
 
-def _found(pattern: re.Pattern[str], file: Path) -> list[str]:
+def _matches(pattern: re.Pattern[str], file: Path) -> list[str]:
     return pattern.findall(file.read_text(encoding="utf-8"))
 
 

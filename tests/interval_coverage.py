@@ -90,9 +90,9 @@ def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> 
             "y": np.concatenate(values),
         }
     )
-    found = metrics.line(frame, "x", "y", ["group"], resamples=1000 if interval else 0)
-    assert found is not None
-    return found[0]
+    actual = metrics.line(frame, "x", "y", ["group"], resamples=1000 if interval else 0)
+    assert actual is not None
+    return actual[0]
 
 
 def by_ranks(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:

@@ -35,19 +35,19 @@ VERSION = "SLEEPING_VERSION"
 _NAVIGATION = '{"name": "https://www.example.org/", "entryType": "navigation", "startTime": 0}' * 20
 
 
-def examined(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]:
-    """As `task.examined`, by the environment of the worker."""
+def examine(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]:
+    """As `dask_worker.examine`, by the environment of the worker."""
     return os.environ.get(UNABLE, ""), provenance.code() | {"chromium": os.environ.get(VERSION, "1")}
 
 
-def source(clock: Any) -> Executor:
+def executor(clock: Any) -> Executor:
     return measured
 
 
-def telling(clock: Any) -> Executor:
-    """The same, whose versions tell what the worker has of the starter's own files."""
+def reporting_files(clock: Any) -> Executor:
+    """An executor whose versions report the content of the files that the worker received."""
 
-    def told(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
+    def reported(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
         trace = job.profiles["walk"].trace
         assert trace is not None
         assert trace.steps is not None
@@ -55,21 +55,21 @@ def telling(clock: Any) -> Executor:
         document = load_pages(find_spec_dir(), page)[page.name].resources[0].source
         files = {"document": page / document, "trace": Path(trace.steps)}
         texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
-        places = {f"place of the {name}": str(file) for name, file in files.items()}
+        paths = {f"path of the {name}": str(file) for name, file in files.items()}
         rtt_ms = job.profiles["walk"].course.least_rtt_ms  # type: ignore[union-attr]
         for part in measured(job, say):
-            yield replace(part, versions=part.versions | texts | places | {"least RTT": str(rtt_ms)})
+            yield replace(part, versions=part.versions | texts | paths | {"least RTT": str(rtt_ms)})
 
-    return told
+    return reported
 
 
 def measured(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Each round after its time, with its loads in the order of the plan."""
     if os.environ.get(FAILS):
         raise KeyError("nobody foresees this")
-    told = ("netem", {"chromium": os.environ.get(VERSION, "1")})
+    constants = ("netem", {"chromium": os.environ.get(VERSION, "1")})
     for link in {cell.link for _, cell in job.todo}:
-        yield FinishedRound(None, -1, {"link_checks": [_check(job, link, -1, None)]}, 0, *told)
+        yield FinishedRound(None, -1, {"link_checks": [_check(job, link, -1, None)]}, 0, *constants)
     conditions = [str(number) for number in range(int(os.environ.get(LOADS, "2")))]
     for number, cell in job.todo:
         time.sleep(float(os.environ.get(ROUND_S, "0.01")))
@@ -78,7 +78,7 @@ def measured(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, N
             for position, condition in enumerate(job.plan.shuffled(number, cell, conditions))
         ]
         rows = {"link_checks": [_check(job, cell.link, number, cell.page)], "page_loads": loads}
-        yield FinishedRound(cell, number, rows, 0, *told)
+        yield FinishedRound(cell, number, rows, 0, *constants)
 
 
 def _check(job: Job, link: str, number: int, page: str | None) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _load(job: Job, link: str, page: str, number: int, position: int, condition:
     }
 
 
-HANDS = WorkerHooks(examined, source)
+HOOKS = WorkerHooks(examine, executor)
 
 
 def a_plan(rounds: int) -> Plan:
@@ -128,7 +128,7 @@ def main(address: str, folder: str, rounds: str, batch: str) -> None:
     with connected(address, None) as client:
         allow_mixed_versions = bool(os.environ.get(MIXED))
         lent = dask_executor(
-            client, clock=plan.clock, batch=int(batch), allow_mixed_versions=allow_mixed_versions, hands=HANDS
+            client, clock=plan.clock, batch=int(batch), allow_mixed_versions=allow_mixed_versions, hooks=HOOKS
         )
         run.measure(plan, Path(folder), Any, load_profiles(), say=print_line, source=lent)  # type: ignore[arg-type]
 

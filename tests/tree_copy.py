@@ -1,12 +1,14 @@
-"""A copy of the tree for tests that change it: the library, what it reads, and Python on it."""
+"""A copy of the tree for tests that change it: the library, the files that it reads, and Python on it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,7 +18,7 @@ Run = Callable[..., str]
 
 def copied(folder: Path, *datasets: str) -> Path:
     """Copy the library, pages, profiles, notebooks and some datasets; the built programs are linked."""
-    for part in ("lib", "sites", "data/published", "notebooks", "emulation/traces", *datasets):
+    for part in ("lib", "sites", "data/published", "notebooks", "emulation/traces", "docs/reference", *datasets):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "emulation" / "profiles.toml", folder / "emulation")
     (folder / "build").symlink_to(ROOT / "build")
@@ -24,10 +26,13 @@ def copied(folder: Path, *datasets: str) -> Path:
 
 
 def runner(tree: Path) -> Run:
-    """A function that runs Python with some arguments on the library of a copy and returns its output."""
+    """A function that runs Python with some arguments on the library of a copy and returns its output.
 
-    def run(*arguments: str) -> str:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLAYER_")}
+    Of the variables CROSSLAYER_*, the program receives those that `keep` names. With `errors` its errors are included.
+    """
+
+    def run(*arguments: str, keep: Collection[str] = (), errors: bool = False) -> str:
+        kept = {name: value for name, value in os.environ.items() if name in keep or not name.startswith("CROSSLAYER_")}
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=tree,
@@ -37,6 +42,54 @@ def runner(tree: Path) -> Run:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return done.stdout + (done.stderr if errors else "")
 
     return run
+
+
+class Tree:
+    """A copy of the tree that knows which of its files are changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = copied(folder)
+        self.run = runner(folder)
+        self.commit()
+
+    def commit(self) -> None:
+        """Take the present files as the unchanged ones."""
+        self._committed = self._hashes()
+
+    def changed(self) -> set[str]:
+        """Files that are added, changed or removed since the last `commit`."""
+        return {name for name, _ in self._committed.items() ^ self._hashes().items()}
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace a text that a file contains once."""
+        file = self.folder / name
+        text = file.read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{name} contains {text.count(old)} times {old!r}"
+        file.write_text(text.replace(old, new), encoding="utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def _hashes(self) -> dict[str, str]:
+        return {
+            str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for part in ("lib", "notebooks", "sites", "emulation", "docs")
+            for path in (self.folder / part).rglob("*")
+            if path.is_file() and path.suffix != ".pyc"
+        }
+
+
+def files_of_recipe(heading: str, **names: str) -> set[str]:
+    """Files that the steps of a recipe of CONTRIBUTING.md name, from the root; `names` replaces its capitals."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    files = re.findall(r"^\d\. `([^`]+)`", section, re.MULTILINE)
+    assert files, heading
+    for capitals, name in names.items():
+        files = [file.replace(capitals, name) for file in files]
+    elsewhere = ("docs/", "notebooks/", "emulation/")
+    return {file if file.startswith(elsewhere) else f"lib/crosslayer/{file}" for file in files}

@@ -19,25 +19,25 @@ MACHINES = ("left", "right")
 HOST = "10.9.0.1"
 
 
-def ip(*words: str) -> None:
-    subprocess.run([namespaces.tool("ip"), *words], check=True)
+def ip(*arguments: str) -> None:
+    subprocess.run([namespaces.tool("ip"), *arguments], check=True)
 
 
-def machine(place: int, name: str) -> list[str]:
+def machine(index: int, name: str) -> list[str]:
     """A namespace at the switch; what stands before a command that runs in it."""
     holder = subprocess.Popen([namespaces.tool("unshare"), "--net", "--mount", "--uts", "sleep", "infinity"])
     inside = [namespaces.tool("nsenter"), f"--target={holder.pid}", "--net", "--mount", "--uts"]
     while Path(f"/proc/{holder.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
         time.sleep(0.01)
     ip("link", "add", name, "master", "switch", "up", "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
-    for words in (
+    for arguments in (
         ["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"],
         ["hostname", name],
         [namespaces.tool("ip"), "link", "set", "lo", "up"],
-        [namespaces.tool("ip"), "address", "add", f"10.9.0.{place + 2}/24", "dev", "eth0"],
+        [namespaces.tool("ip"), "address", "add", f"10.9.0.{index + 2}/24", "dev", "eth0"],
         [namespaces.tool("ip"), "link", "set", "eth0", "up"],
     ):
-        subprocess.run([*inside, *words], check=True)
+        subprocess.run([*inside, *arguments], check=True)
     return inside
 
 
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     ip("link", "set", "lo", "up")
     ip("link", "add", "switch", "up", "type", "bridge")
     ip("address", "add", f"{HOST}/24", "dev", "switch")
-    inside = {name: machine(place, name) for place, name in enumerate(MACHINES)}
+    inside = {name: machine(index, name) for index, name in enumerate(MACHINES)}
     environment = {
         sleeping.ROUND_S: "0.2",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",

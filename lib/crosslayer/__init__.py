@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crosslayer.notebooks.cluster import measure
     from crosslayer.notebooks.comparison_view import compare
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = ["__version__", "compare", "measure", "open"]
 

@@ -17,6 +17,7 @@ from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel
 from crosslayer.testbed import backends, namespaces
+from crosslayer.vocabulary import BROWSERS, Browser
 
 
 class State(StrEnum):
@@ -75,7 +76,7 @@ def examine() -> list[Finding]:
     guest = _guest()
     namespaces = _namespaces(guest.state is State.OK)
     in_guest = namespaces.state is State.NOTE
-    own = [*_own(), *_browser(), _firefox(), *_room()]
+    own = [*_own(), *_browser(), *_other_browsers(), *_room()]
     return [_python(), *_tools(), _dnsproxy(), namespaces, *([] if in_guest else _netem()), guest, *own]
 
 
@@ -264,15 +265,18 @@ def _browser() -> list[Finding]:
     ]
 
 
-def _firefox() -> Finding:
+def _other_browsers() -> list[Finding]:
+    return [_other_browser(name) for name in BROWSERS if name != Browser.CHROMIUM]
+
+
+def _other_browser(name: str) -> Finding:
     from crosslayer.browser.programs import BrowserError, find_browser
 
     try:
-        result = find_browser("firefox")
+        result = find_browser(name)
     except BrowserError as error:
-        way = f"Only for --browser firefox. {error.next_step}"
-        return Finding("firefox", State.NOTE, error.what, way, "comfort")
-    return Finding("firefox", State.OK, f"{result.browser} {result.browser_version} (--browser firefox)", "", "comfort")
+        return Finding(name, State.NOTE, error.what, f"Only for --browser {name}. {error.next_step}", "comfort")
+    return Finding(name, State.OK, f"{result.browser} {result.browser_version} (--browser {name})", "", "comfort")
 
 
 def _room() -> list[Finding]:

@@ -275,6 +275,11 @@ class Profile:
         )
 
     @property
+    def arriving(self) -> float:
+        """Share of packets that arrive, in each direction."""
+        return 1 - self.loss_percent / 100
+
+    @property
     def path_faults(self) -> tuple[PathFault, ...]:
         """What the path blocks."""
         return tuple(map(parse_fault, self.faults))

@@ -197,7 +197,13 @@ class Process:
         return self.fault(what, where=str(self.log), next_step=self._quoted(lines))
 
     def _quoted(self, lines: Sequence[str] | None = None) -> str:
-        shown = self.output()[-self.log_lines :] if lines is None else lines[: self.log_lines]
+        if lines is None:
+            output = self.output()
+            earlier, last = output[: -self.log_lines], output[-self.log_lines :]
+            # The reason of a panic, of Linux or Go, precedes a backtrace that is longer than what an error quotes.
+            shown = [line for line in earlier if "panic" in line.lower()][:1] + last
+        else:
+            shown = list(lines[: self.log_lines])
         text = " | ".join(line for line in map(str.strip, shown) if line)
         return f"Last output: {text}" if text else "(no output)"
 

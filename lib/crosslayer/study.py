@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign.plan import NoOptions, Plan
 from crosslayer.links import Profile, load_profiles, rtt_alone, swept
-from crosslayer.vocabulary import Protocol
+from crosslayer.vocabulary import Browser, Protocol
 
 if TYPE_CHECKING:
     from crosslayer.campaign.measurer import Measurer
@@ -95,8 +95,8 @@ class Study:
     """Its loads prime an alias of their page, which must have them."""
     one_host: str = ""
     """Why it can only use pages of one host, as a clause; empty if it can use pages of several hosts."""
-    browsers: tuple[str, ...] = ("chromium",)
-    """In which it can be measured."""
+    browsers: tuple[Browser, ...] = (Browser.CHROMIUM,)
+    """Browsers in which it can be measured."""
     own_links: Callable[[Plan], Mapping[str, Profile]] = lambda plan: {}
     """Links of a plan that this study makes itself, by name."""
 

@@ -54,11 +54,6 @@ class Line:
     overhead_bytes: int = 0
     """What a packet counts beside its Ethernet frame."""
 
-    @property
-    def mean_mbit(self) -> float:
-        """Rate over the whole trace, Mbit/s."""
-        return self.delivered_bytes[-1] * 8e-3 / self.at_ms[-1]
-
 
 @dataclass(frozen=True, slots=True)
 class Course:

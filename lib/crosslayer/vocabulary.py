@@ -168,6 +168,31 @@ class Browser(StrEnum):
     """libcurl, which loads the document alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class BrowserProgram:
+    """How a browser is named, and how its program is located."""
+
+    title: str
+    variable: str
+    """Environment variable that names the program."""
+    names: tuple[str, ...]
+    """Usual names of the program."""
+    driver: str = ""
+    """Name of the driver that it needs, of the same major version; empty if it needs none."""
+
+
+BROWSERS: dict[str, BrowserProgram] = {
+    Browser.CHROMIUM.value: BrowserProgram(
+        "Chromium",
+        "CROSSLAYER_CHROMIUM",
+        ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+        driver="chromedriver",
+    ),
+    Browser.FIREFOX.value: BrowserProgram("Firefox", "CROSSLAYER_FIREFOX", ("firefox-esr", "firefox")),
+}
+"""Browsers that a plan can name."""
+
+
 class Coupling(StrEnum):
     """Who resolves the host names of a page."""
 

@@ -43,8 +43,8 @@ def _mix(first: str, second: str, share: float) -> str:
 
 
 def _one(pick: Pick, tones: str) -> str:
-    words = tones.split()
-    return "#" + words[int(pick() * len(words))]
+    parts = tones.split()
+    return "#" + parts[int(pick() * len(parts))]
 
 
 def globe(*, width: int, height: int, seed: int) -> str:

@@ -40,9 +40,9 @@ class _Dice:
         """One word; some are much more frequent than others, as in code."""
         return WORDS[int(self._random() * self._random() * len(WORDS))]
 
-    def camel(self, words: int) -> str:
+    def camel(self, terms: int) -> str:
         """Words run together, each but the first with a capital."""
-        first, *rest = (self.word() for _ in range(words))
+        first, *rest = (self.word() for _ in range(terms))
         return first + "".join(word.capitalize() for word in rest)
 
     def name(self) -> str:

@@ -11,7 +11,7 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 # Which words are frequent must not follow the alphabet.
-WORDS = sorted(
+TERMS = sorted(
     listed("""
 access account action active activity actor address album alert align anchor animation answer app archive area
 article aspect asset async attach audience audio avatar badge banner base batch binary block bold border bottom

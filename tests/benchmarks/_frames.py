@@ -67,10 +67,10 @@ def with_pandas(dataset: Dataset) -> list[Any]:
 
     def summary(frame: Any, value: str, by: list[str]) -> Any:
         groups = frame.groupby(by, observed=True)[value]
-        found = groups.agg(n="count", min="min", max="max")
-        found[list(LEVELS)] = groups.quantile(list(LEVELS.values())).unstack()
-        found[["low", "high"]] = groups.apply(ends).to_list()
-        return found.reset_index()
+        result = groups.agg(n="count", min="min", max="max")
+        result[list(LEVELS)] = groups.quantile(list(LEVELS.values())).unstack()
+        result[["low", "high"]] = groups.apply(ends).to_list()
+        return result.reset_index()
 
     cell = ["link", "page"]
     round_ = ["campaign", "round", *cell]
@@ -109,8 +109,8 @@ def with_pandas(dataset: Dataset) -> list[Any]:
 def timed(work: Callable[[Any], Any], argument: Any) -> tuple[float, Any]:
     """Seconds, and what came out."""
     begin = time.perf_counter()
-    found = work(argument)
-    return time.perf_counter() - begin, found
+    result = work(argument)
+    return time.perf_counter() - begin, result
 
 
 def compare(folder: Path, runs: int) -> dict[str, Any]:
@@ -123,11 +123,11 @@ def compare(folder: Path, runs: int) -> dict[str, Any]:
     checks_s, dataset = timed(Dataset.open, folder)
     greatest = 0.0
     for one, other, by in zip(with_polars(dataset), with_pandas(dataset), (EXCHANGE, INCREASE), strict=True):
-        found, expected = one.sort(by), other.sort_values(by)
-        assert found.select(by).rows() == list(expected[by].itertuples(index=False, name=None))
-        ours, theirs = found.select(COLUMNS).to_numpy(), expected[COLUMNS].to_numpy()
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
-        greatest = max(greatest, float(np.max(np.abs(ours - theirs))))
+        result, expected = one.sort(by), other.sort_values(by)
+        assert result.select(by).rows() == list(expected[by].itertuples(index=False, name=None))
+        ours, others = result.select(COLUMNS).to_numpy(), expected[COLUMNS].to_numpy()
+        np.testing.assert_allclose(ours, others, rtol=1e-9, atol=1e-9)
+        greatest = max(greatest, float(np.max(np.abs(ours - others))))
     seconds: dict[str, list[float]] = {"polars": [], "pandas": []}
     for _ in range(runs):
         seconds["polars"].append(timed(with_polars, dataset)[0])
@@ -146,8 +146,8 @@ def compare(folder: Path, runs: int) -> dict[str, Any]:
 def stream(folder: Path) -> dict[str, Any]:
     """The library alone, its checks included."""
     checks_s, dataset = timed(Dataset.open, folder)
-    seconds, found = timed(lambda whole: with_polars(whole, by_link=True), dataset)
-    groups = sum(frame.height for frame in found)
+    seconds, result = timed(lambda whole: with_polars(whole, by_link=True), dataset)
+    groups = sum(frame.height for frame in result)
     return {"checks_seconds": round(checks_s, 1), "frames_seconds": round(seconds, 1), "groups": groups}
 
 

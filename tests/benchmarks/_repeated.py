@@ -51,19 +51,19 @@ def write(source: Path, folder: Path, times: int) -> None:
 
 
 def _repeated(table: pa.Table, numbers: range, rounds: int, draw: np.random.Generator) -> pa.Table:
-    found = pa.concat_tables([table] * len(numbers)).combine_chunks()
+    results = pa.concat_tables([table] * len(numbers)).combine_chunks()
     number = np.repeat(np.array(numbers), table.num_rows)
-    factor = 1 + JITTER * np.clip(draw.standard_normal(found.num_rows), -5, 5)
-    for at, field in enumerate(found.schema):
-        column = found.column(at)
+    factor = 1 + JITTER * np.clip(draw.standard_normal(results.num_rows), -5, 5)
+    for at, field in enumerate(results.schema):
+        column = results.column(at)
         if field.name == "round":
             changed = pc.add(column, pa.array(rounds * number))
         elif field.type == pa.float64() and field.name.endswith("_ms") and "nominal" not in field.name:
             changed = pc.round(pc.multiply(column, pa.array(factor)), 3)
         else:
             continue
-        found = found.set_column(at, field, changed)
-    return found
+        results = results.set_column(at, field, changed)
+    return results
 
 
 if __name__ == "__main__":

@@ -48,8 +48,8 @@ class _Watch:
     def of(self, source: Any) -> Any:
         """The same source, watched."""
 
-        def watched(*words: Any) -> Any:
-            for part in source(*words):
+        def watched(*arguments: Any) -> Any:
+            for part in source(*arguments):
                 if part.cell is not None:
                     self.last, self.last_cpu_s = time.monotonic(), time.process_time()
                     self.first = self.last if not self.kept else self.first
@@ -85,7 +85,7 @@ def main() -> None:
     threads = -(-options.workers // options.processes)
     folder = Path(tempfile.mkdtemp())
     nobody: Any = None
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "rounds": total,
         "loads": total * LOADS_OF_A_ROUND,
         "testbeds": threads * options.processes,
@@ -93,17 +93,17 @@ def main() -> None:
     try:
         with Cluster(folder, rounds=0, batch=0, environment={}) as cluster:
             cluster.scheduler()
-            for place in range(options.processes):
-                cluster.worker(f"worker-{place}", threads)
-            for place in range(options.processes):
-                cluster.wait_for_log(f"worker-{place}", "Registered to", within_s=600)
+            for index in range(options.processes):
+                cluster.worker(f"worker-{index}", threads)
+            for index in range(options.processes):
+                cluster.wait_for_log(f"worker-{index}", "Registered to", within_s=600)
             with connected(cluster.address, None) as client:
-                source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
+                source = dask_executor(client, clock="virtual", hooks=sleeping.HOOKS)
                 watch = _Watch(total)
                 before_s = time.process_time()
                 run.measure(plan, cluster.dataset, nobody, load_profiles(), say=print, source=watch.of(source))
         measured_s = watch.last_cpu_s - before_s
-        found |= {
+        results |= {
             "rounds_per_s": round((watch.kept - 1) / (watch.last - watch.first), 1),
             "rounds_per_s_of_the_testbeds_alone": round(threads * options.processes / options.round_s, 1),
             "starter_cpu_ms_per_round": round(1000 * measured_s / total, 2),
@@ -116,10 +116,10 @@ def main() -> None:
         begin_s = time.process_time()
         with Store(cluster.dataset, plan) as store:
             assert len(store.done()) == total
-        found["resume_cpu_s"] = round(time.process_time() - begin_s, 2)
+        results["resume_cpu_s"] = round(time.process_time() - begin_s, 2)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    report("cluster", found)
+    report("cluster", results)
 
 
 if __name__ == "__main__":

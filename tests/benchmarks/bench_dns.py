@@ -46,7 +46,7 @@ def main() -> None:
                 link = profiles[name]
                 check = testbed.set_link(link)
                 sessions = dns.SessionStore()
-                rows: dict[str, list[dns.Exchange]] = {}
+                rows: dict[str, list[dns.ExchangeResult]] = {}
                 for number in range(rounds + 1):
                     for protocol, resumption in conditions:
                         if resumption is not dns.Resumption.NONE:
@@ -54,12 +54,12 @@ def main() -> None:
                         row = dns.exchange(resolver, question, protocol, resumption, sessions=sessions, capture=capture)
                         if number:  # the first warms imports and caches
                             rows.setdefault(f"{protocol} {resumption}", []).append(row)
-                found: dict[str, Any] = {"verdict": check.verdict, "rtt_ms": check.rtt_ms}
+                results: dict[str, Any] = {"verdict": check.verdict, "rtt_ms": check.rtt_ms}
                 for condition, some in rows.items():
                     good = [row for row in some if row.error is None]
                     rtts = [row.total_ms / link.rtt_ms for row in good if row.total_ms is not None]
                     handshakes = [row.handshake_ms / link.rtt_ms for row in good if row.handshake_ms is not None]
-                    found[condition] = {
+                    results[condition] = {
                         "exchange_rtt": round(statistics.median(rtts), 3),
                         "handshake_rtt": round(statistics.median(handshakes), 3),
                         "cpu_ms": round(statistics.median(row.cpu_ms or 0 for row in good), 2),
@@ -68,7 +68,7 @@ def main() -> None:
                     limit = LIMITS.get((name, condition))
                     if limit is not None and statistics.median(rtts) > limit:
                         result["above_the_limit"].append(f"{name} {condition}: {statistics.median(rtts):.3f} > {limit}")
-                result["links"][name] = found
+                result["links"][name] = results
     report("dns", result)
 
 

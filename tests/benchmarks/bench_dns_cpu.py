@@ -17,7 +17,7 @@ from typing import Any
 
 from crosslayer.dns import (
     Capture,
-    Exchange,
+    ExchangeResult,
     Protocol,
     Question,
     Resumption,
@@ -51,9 +51,9 @@ def empty_page(folder: Path) -> Path:
     return folder
 
 
-def measure(rounds: int) -> dict[tuple[Protocol, Resumption], list[Exchange]]:
+def measure(rounds: int) -> dict[tuple[Protocol, Resumption], list[ExchangeResult]]:
     """Every condition once a round, after one round that does not count."""
-    kept: dict[tuple[Protocol, Resumption], list[Exchange]] = {condition: [] for condition in CONDITIONS}
+    kept: dict[tuple[Protocol, Resumption], list[ExchangeResult]] = {condition: [] for condition in CONDITIONS}
     folder = Path(tempfile.mkdtemp())
     with (
         testbed_server.Server.start(

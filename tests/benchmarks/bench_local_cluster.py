@@ -27,10 +27,10 @@ def main() -> None:
     plan = [*cells, "--rounds", str(rounds), "--jobs", str(jobs)]
     ways = {"jobs": [], "cluster": ["--cluster", "local"]}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as directory:
         for turn in range(option("--times", 2)):
             for name, options in ways.items():
-                folder = Path(place) / f"{name}-{turn}"
+                folder = Path(directory) / f"{name}-{turn}"
                 seconds[name].append(
                     timed("measure", "--clock", "virtual", *plan, *options, "--out", str(folder)),
                 )

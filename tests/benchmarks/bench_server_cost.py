@@ -116,8 +116,8 @@ def measure(queries: int) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp())
     for name, running, protocols in (("ours", ours, tuple(Protocol)), ("bind", plain_bind, BIND_SPEAKS)):
         for protocol in protocols:
-            place = folder / f"{name}-{protocol.value}"
-            with running(place) as (pid, ca_file):
+            own_folder = folder / f"{name}-{protocol.value}"
+            with running(own_folder) as (pid, ca_file):
                 far = dns.Resolver(SERVER_ADDRESS, server_name="localhost", ca_file=ca_file)
                 settings = StubSettings.towards(far, protocol, listen=f"{LISTEN[0]}:{LISTEN[1]}")
                 with Stub.start(subprocess.Popen, settings, folder / f"{name}-{protocol.value}-stub"):

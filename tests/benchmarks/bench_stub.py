@@ -90,11 +90,11 @@ def by_kdig(pairs: int) -> dict[str, float] | str:
     times: dict[str, list[float]] = {"direct": [], "stub": []}
     for _pair in range(pairs):
         for way, address in random.sample([("direct", DIRECT), ("stub", STUB)], 2):
-            words = ["kdig", f"@{address[0]}", NAME, "A"]
-            said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-            found = re.search(r"\(UDP\) in ([0-9.]+) ms", said)
-            assert found is not None, said
-            times[way].append(float(found[1]))
+            command = ["kdig", f"@{address[0]}", NAME, "A"]
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            match = re.search(r"\(UDP\) in ([0-9.]+) ms", output)
+            assert match is not None, output
+            times[way].append(float(match[1]))
     differences = [s - d for s, d in zip(times["stub"], times["direct"], strict=True)]
     return {f"{way}_ms": statistics.median(some) for way, some in times.items()} | {
         "added_ms": round(statistics.median(differences), 3)
@@ -140,7 +140,7 @@ def by_dnsperf(seconds: int) -> dict[str, Any] | str:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as questions:
         questions.write(f"{NAME} A\n")
         questions.flush()
-        words = [
+        command = [
             "dnsperf",
             "-s",
             STUB[0],
@@ -153,10 +153,10 @@ def by_dnsperf(seconds: int) -> dict[str, Any] | str:
             "-q",
             str(WINDOW),
         ]
-        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    rate, lost = re.search(r"Queries per second:\s+([0-9.]+)", said), re.search(r"Queries lost:\s+(\d+)", said)
-    assert rate is not None, said
-    assert lost is not None, said
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rate, lost = re.search(r"Queries per second:\s+([0-9.]+)", output), re.search(r"Queries lost:\s+(\d+)", output)
+    assert rate is not None, output
+    assert lost is not None, output
     return {"queries_per_s": round(float(rate[1])), "failed": int(lost[1])}
 
 
@@ -177,12 +177,12 @@ def one_core(settings: StubSettings, folder: Path, seconds: int) -> dict[str, An
     with Stub.start(spawn, settings, folder) as stub:
         load(0.5)  # warms both sides
         queries, used_s = stub.stats().queries, cpu_s(processes[0].pid)
-        found = load(seconds)
+        result = load(seconds)
         used_s = cpu_s(processes[0].pid) - used_s
-        found["cpu_us_per_query"] = round(1e6 * used_s / (stub.stats().queries - queries), 1)
-        found["connections"] = stub.stats().connections
-        found["dnsperf"] = by_dnsperf(seconds)
-    return found
+        result["cpu_us_per_query"] = round(1e6 * used_s / (stub.stats().queries - queries), 1)
+        result["connections"] = stub.stats().connections
+        result["dnsperf"] = by_dnsperf(seconds)
+    return result
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ LIMITS = {
 CELL = ["link", "page"]
 
 
-def words(name: str, default: str) -> str:
+def setting(name: str, default: str) -> str:
     """Value of a command-line option."""
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
@@ -78,38 +78,38 @@ def frame(folder: Path, table: str) -> pl.DataFrame:
 
 def exchanges(folder: Path) -> list[dict[str, Any]]:
     """Median and range of each transport's exchanges on each link, in RTT."""
-    profiles, found = load_profiles(), []
+    profiles, results = load_profiles(), []
     for (link, protocol), rows in frame(folder, "dns_exchanges").group_by("link", "protocol", maintain_order=True):
         per_page = [
             [value / profiles[str(link)].rtt_ms for value in cell["total_ms"]]
             for _, cell in rows.group_by("page", maintain_order=True)
         ]
         everything = [value for page in per_page for value in page]
-        found.append(
+        results.append(
             {"link": link, "protocol": protocol, "n": len(everything), "median_rtt": statistics.median(everything)}
             | {"range_rtt": max(max(page) - min(page) for page in per_page)}
         )
-    return sorted(found, key=lambda row: (row["link"], row["protocol"]))
+    return sorted(results, key=lambda row: (row["link"], row["protocol"]))
 
 
 def loads(idle: Path, busy: Path) -> list[dict[str, Any]]:
     """Each cell and kind of load: its spread on the busy machine, and how far it is from the idle one."""
-    ours, theirs = (frame(folder, "page_loads").filter(condition="main", role="measured") for folder in (busy, idle))
-    found = []
+    ours, others = (frame(folder, "page_loads").filter(condition="main", role="measured") for folder in (busy, idle))
+    results = []
     for (link, page, h3), rows in ours.group_by(*CELL, "h3", maintain_order=True):
-        other = theirs.filter(link=link, page=page, h3=h3)
+        other = others.filter(link=link, page=page, h3=h3)
         pairs = rows.join(other, on="round", suffix="_idle")
         median = float(np.median(rows["plt_ms"]))
         quartiles = np.quantile(rows["plt_ms"], [0.25, 0.75])
         estimate, low, high = paired_difference((pairs["plt_ms"] - pairs["plt_ms_idle"]).to_numpy())
-        found.append(
+        results.append(
             {"link": link, "page": page, "h3": h3, "n": rows.height, "plt_ms": median}
             | {"iqr_ms": float(quartiles[1] - quartiles[0]), "iqr": float(quartiles[1] - quartiles[0]) / median}
             | {"response_apart_ms": abs(rows["response_start_ms"].median() - other["response_start_ms"].median())}  # type: ignore[operator,arg-type]
             | {"plt_apart_ms": abs(median - float(np.median(other["plt_ms"])))}
             | {"aa": [estimate / median, low / median, high / median]}
         )
-    return sorted(found, key=lambda row: (row["link"], row["page"], row["h3"]))
+    return sorted(results, key=lambda row: (row["link"], row["page"], row["h3"]))
 
 
 def saved(folder: Path) -> list[dict[str, Any]]:
@@ -117,17 +117,19 @@ def saved(folder: Path) -> list[dict[str, Any]]:
     profiles = load_profiles()
     rows = frame(folder, "page_loads").filter(condition="main", role="measured")
     pairs = rows.filter(h3="1-rtt").join(rows.filter(h3="0-rtt"), on=[*CELL, "round"], suffix="_early")
-    found = []
+    results = []
     for (link, page), some in pairs.group_by(*CELL, maintain_order=True):
         rtts = (some["response_start_ms"] - some["response_start_ms_early"]) / profiles[str(link)].rtt_ms
-        found.append({"link": link, "page": page, "saved_rtt": rtts.median(), "least": rtts.min(), "most": rtts.max()})
-    return sorted(found, key=lambda row: (row["link"], row["page"]))
+        results.append(
+            {"link": link, "page": page, "saved_rtt": rtts.median(), "least": rtts.min(), "most": rtts.max()}
+        )
+    return sorted(results, key=lambda row: (row["link"], row["page"]))
 
 
 def campaign(folder: Path) -> dict[str, Any]:
     """What a dataset says of itself."""
-    said: dict[str, Any] = json.loads((folder / "campaign.json").read_text(encoding="utf-8"))
-    return said
+    content: dict[str, Any] = json.loads((folder / "campaign.json").read_text(encoding="utf-8"))
+    return content
 
 
 def minutes(folder: Path) -> float:
@@ -136,24 +138,24 @@ def minutes(folder: Path) -> float:
     return (end - begin).total_seconds() / 60
 
 
-def found(busy: Path, idle: Path) -> dict[str, Any]:
+def compared(busy: Path, idle: Path) -> dict[str, Any]:
     """What two campaigns of one plan show, measured while the machine was busy and while it was not."""
     return {"exchanges": exchanges(busy), "loads": loads(idle, busy), "response_start_saved": saved(busy)}
 
 
 def main() -> None:
     """Measure twice, and say what came out; or say it of one campaign that is there."""
-    if there := words("--of", ""):
-        folders = {"busy": Path(there), "idle": Path(words("--idle", there))}
+    if there := setting("--of", ""):
+        folders = {"busy": Path(there), "idle": Path(setting("--idle", there))}
         took = {f"campaign_{kind}_minutes": minutes(folder) for kind, folder in folders.items()}
-        report("virtual", {"plan": campaign(folders["busy"])["plan"], "limits": LIMITS} | took | found(**folders))
+        report("virtual", {"plan": campaign(folders["busy"])["plan"], "limits": LIMITS} | took | compared(**folders))
         return
     jobs = option("--jobs", os.cpu_count() or 1)
-    links = words("--links", "fiber,cable,dsl,4g,4g-medium")
-    pages = words("--pages", "example.org,wikipedia.org,instagram.com")
+    links = setting("--links", "fiber,cable,dsl,4g,4g-medium")
+    pages = setting("--pages", "example.org,wikipedia.org,instagram.com")
     options = ["--links", links, "--pages", pages, "--rounds", str(option("--rounds", 8)), "--jobs", str(jobs)]
-    with tempfile.TemporaryDirectory() as place:
-        folders = {kind: Path(place) / kind for kind in ("busy", "idle")}
+    with tempfile.TemporaryDirectory() as directory:
+        folders = {kind: Path(directory) / kind for kind in ("busy", "idle")}
         with busy():
             up_s = timed("link", "--clock", "virtual", "fiber", "--", "true")
             busy_s = timed("measure", "--clock", "virtual", *options, "--out", str(folders["busy"]))
@@ -168,7 +170,7 @@ def main() -> None:
                 "campaign_busy_minutes": busy_s / 60,
                 "campaign_idle_minutes": idle_s / 60,
             }
-            | found(**folders),
+            | compared(**folders),
         )
 
 

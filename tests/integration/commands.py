@@ -41,24 +41,24 @@ class Commands:
         """As `subprocess.run` does; of its options `env` and `input`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        words = [sys.executable, "-m", "crosslayer", *arguments]
+        command = [sys.executable, "-m", "crosslayer", *arguments]
         self._process.stdin.write(
-            json.dumps({"args": words} | {k: dict(v) if k == "env" else v for k, v in options.items()})
+            json.dumps({"args": command} | {k: dict(v) if k == "env" else v for k, v in options.items()})
         )
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, f"the guest ended with status {self._process.wait()}"
-        return subprocess.CompletedProcess(words, **json.loads(answer))
+        return subprocess.CompletedProcess(command, **json.loads(answer))
 
 
 def obey() -> None:
     """In the guest: run what comes, tell what came of it."""
     for line in sys.stdin:
-        told = json.loads(line)
-        if "env" in told:  # what is the guest's own stays
-            told["env"] = {k: v for k, v in told["env"].items() if k != "TMPDIR"} | {MARK: os.environ[MARK]}
-        done = subprocess.run(**told, capture_output=True, text=True, check=False)
+        call = json.loads(line)
+        if "env" in call:  # what is the guest's own stays
+            call["env"] = {k: v for k, v in call["env"].items() if k != "TMPDIR"} | {MARK: os.environ[MARK]}
+        done = subprocess.run(**call, capture_output=True, text=True, check=False)
         print(json.dumps({key: getattr(done, key) for key in ("returncode", "stdout", "stderr")}), flush=True)
 
 
@@ -66,5 +66,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 1:
         obey()
     else:
-        words = [sys.executable, "-m", "tests.integration.commands"]
-        sys.exit(run_attached(words, clock=cast(Clock, sys.argv[1]), writable=[Path(sys.argv[2])]))
+        COMMAND = [sys.executable, "-m", "tests.integration.commands"]
+        sys.exit(run_attached(COMMAND, clock=cast(Clock, sys.argv[1]), writable=[Path(sys.argv[2])]))

@@ -70,7 +70,7 @@ def main() -> None:
         finally:
             driver.quit()
         events = server.events()
-        found = {
+        results = {
             "names": sorted({e.name.rstrip(".") for e in events if isinstance(e, QueryEvent)} & set(page.hosts)),
             "transports": sorted({e.listener for e in events if isinstance(e, QueryEvent)}),
             "queries": sorted({e.remote for e in events if isinstance(e, QueryEvent)}),
@@ -82,7 +82,7 @@ def main() -> None:
             ],
             "sessions": sessions(netlog),
         }
-    Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
+    Path(sys.argv[1]).write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ def main() -> None:
             events = server.events()
     queries = [event for event in events if isinstance(event, QueryEvent)]
     requests = [event for event in events if isinstance(event, RequestEvent)]
-    found = {
+    results = {
         "expected": sorted({WARM_UP_HOST, *page.origins} - {page.host}),
         "names": sorted({event.name.rstrip(".") for event in queries}),
         "transports": [event.listener for event in queries],
         "queries": [event.remote for event in queries],
         "document": [event.remote for event in requests if (event.host, event.path) == (page.host, "/")],
     }
-    Path(result).write_text(json.dumps(found, indent=1))
+    Path(result).write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -86,18 +86,18 @@ def load(driver: webdriver.Chrome, server: Server, page: pages.PageSpec) -> dict
             " && performance.getEntriesByName('first-contentful-paint').length > 0"
         )
     )
-    found: dict[str, Any] = driver.execute_script(REPORT)
-    found["too_wide"] = {}
+    report: dict[str, Any] = driver.execute_script(REPORT)
+    report["too_wide"] = {}
     for width in WIDTHS:
         driver.set_window_size(width, 900)
-        found["too_wide"][width] = driver.execute_script(TOO_WIDE)
-    found["log"] = driver.get_log("browser")
+        report["too_wide"][width] = driver.execute_script(TOO_WIDE)
+    report["log"] = driver.get_log("browser")
     # Read last, so that a request after the load event is seen too.
     events = server.events()
-    found["queries"] = [[e.name.rstrip("."), e.type] for e in events if isinstance(e, QueryEvent)]
-    found["requests"] = [[f"https://{e.host}{e.path}", e.status] for e in events if isinstance(e, RequestEvent)]
-    found["connections"] = [e.server_name for e in events if isinstance(e, ConnectionEvent) and e.listener == "h3"]
-    return found
+    report["queries"] = [[e.name.rstrip("."), e.type] for e in events if isinstance(e, QueryEvent)]
+    report["requests"] = [[f"https://{e.host}{e.path}", e.status] for e in events if isinstance(e, RequestEvent)]
+    report["connections"] = [e.server_name for e in events if isinstance(e, ConnectionEvent) and e.listener == "h3"]
+    return report
 
 
 def main() -> None:
@@ -112,9 +112,9 @@ def main() -> None:
         testbed.set_link(load_profiles()["local"])
         driver = start_browser(server, testbed.folder)
         try:
-            found = {}
+            results = {}
             for page in specs:
-                found[page.name] = load(driver, server, page)
+                results[page.name] = load(driver, server, page)
                 if screenshots:
                     for width in WIDTHS:
                         driver.set_window_size(width, 900)
@@ -124,7 +124,7 @@ def main() -> None:
                         driver.save_screenshot(str(screenshots / f"{page.name}-{width}.png"))
         finally:
             driver.quit()
-    result.write_text(json.dumps(found, indent=1))
+    result.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

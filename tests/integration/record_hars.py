@@ -42,21 +42,24 @@ def record(driver: webdriver.Chrome, host: str, *, bare: bool) -> dict[str, Any]
     """One load as a HAR."""
     driver.get_log("performance")
     driver.get(f"https://{host}/")
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     load_s = 0.0
     for line in driver.get_log("performance"):
         message = json.loads(line["message"])["message"]
-        told, method = message["params"], message["method"]
-        if method == "Network.requestWillBeSent" and told["request"]["url"].startswith("https:"):
-            found[told["requestId"]] = {"sent": told}
-        elif method == "Network.responseReceived" and told["requestId"] in found:
-            found[told["requestId"]]["response"] = told["response"]
-        elif method == "Network.loadingFinished" and told["requestId"] in found:
-            found[told["requestId"]] |= {"bytes": told["encodedDataLength"], "end": told["timestamp"]}
+        parameters, method = message["params"], message["method"]
+        if method == "Network.requestWillBeSent" and parameters["request"]["url"].startswith("https:"):
+            results[parameters["requestId"]] = {"sent": parameters}
+        elif method == "Network.responseReceived" and parameters["requestId"] in results:
+            results[parameters["requestId"]]["response"] = parameters["response"]
+        elif method == "Network.loadingFinished" and parameters["requestId"] in results:
+            results[parameters["requestId"]] |= {
+                "bytes": parameters["encodedDataLength"],
+                "end": parameters["timestamp"],
+            }
         elif method == "Page.loadEventFired":
-            load_s = told["timestamp"]
-    entries = [_entry(driver, number, parts, bare=bare) for number, parts in found.items()]
-    first = min((parts["sent"] for parts in found.values()), key=lambda sent: sent["timestamp"])
+            load_s = parameters["timestamp"]
+    entries = [_entry(driver, number, parts, bare=bare) for number, parts in results.items()]
+    first = min((parts["sent"] for parts in results.values()), key=lambda sent: sent["timestamp"])
     page = {
         "startedDateTime": _date(first["wallTime"]),
         "id": "page_1",
@@ -109,10 +112,10 @@ def _date(seconds: float) -> str:
 def main() -> None:
     """Record the pages named."""
     folder, wanted = Path(sys.argv[1]), [name.partition(":") for name in sys.argv[2:]]
-    words = [sys.executable, "-m", "tests.integration.record_hars", *sys.argv[1:]]
+    command = [sys.executable, "-m", "tests.integration.record_hars", *sys.argv[1:]]
     if inside() is None:  # by the virtual clock, or times would be the machine's
-        sys.exit(run_attached(words, clock="virtual", writable=[folder]))
-    namespaces.enter(words)
+        sys.exit(run_attached(command, clock="virtual", writable=[folder]))
+    namespaces.enter(command)
     specs = pages.load_pages(pages.find_spec_dir())
     with (
         Testbed() as testbed,

@@ -33,8 +33,8 @@ def bind9() -> None:
 @pytest.fixture(scope="module")
 def campaign(virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("authoritative") / "smoke"
-    words = [*CROSSLAYER, *STUDY, *virtual_clock, "--out", str(folder)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+    command = [*CROSSLAYER, *STUDY, *virtual_clock, "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return Dataset.open(folder, every_round=True)
 
@@ -71,7 +71,7 @@ def test_no_response_beats_its_round_trips(campaign: Dataset) -> None:
         assert row["response_ms"] >= row["query_ms"]
 
 
-def test_messages_have_the_sizes_that_are_said(campaign: Dataset) -> None:
+def test_messages_have_the_sizes_that_are_stated(campaign: Dataset) -> None:
     rows = campaign.table("paced_queries").collect()
     plain = rows.filter(pl.col("protocol").is_in(["DoUDP", "DoTCP"]))
     assert set(plain["query_bytes"]) == {57}
@@ -87,23 +87,23 @@ def start(folder: Path, zone: str = ZONE) -> Bind:
 
 def test_bind_answers_with_the_papers_size(tmp_path: Path) -> None:
     with start(tmp_path / "bind"):
-        words = ["kdig", "+bufsize=1232", "+norecurse", f"@{LOCAL[0]}", "-p", str(LOCAL[1]), f"www.{ORIGIN}", "A"]
-        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=20).stdout
-    assert ";; Received 89 B" in said
+        command = ["kdig", "+bufsize=1232", "+norecurse", f"@{LOCAL[0]}", "-p", str(LOCAL[1]), f"www.{ORIGIN}", "A"]
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    assert ";; Received 89 B" in output
 
 
 @pytest.mark.parametrize(
-    ("zone", "words"),
+    ("zone", "message"),
     [
         ("www IN A 192.0.2.1\n", "no TTL"),
         (ZONE + "www IN A 192.0.2.999\n", "bad dotted quad"),
         (ZONE.replace("@ IN SOA ns hostmaster 1 3600 600 86400 300\n", ""), "SOA"),
     ],
 )
-def test_a_zone_that_bind_refuses_is_told_in_its_words(tmp_path: Path, zone: str, words: str) -> None:
+def test_a_zone_that_bind_refuses_is_reported_with_its_message(tmp_path: Path, zone: str, message: str) -> None:
     with pytest.raises(BindError, match="BIND refuses the zone") as caught:
         start(tmp_path / "bind", zone)
-    assert words in caught.value.next_step
+    assert message in caught.value.next_step
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
@@ -139,8 +139,8 @@ def test_dnsproxy_at_both_ends(virtual_clock: list[str], tmp_path: Path) -> None
         pytest.skip(str(missing))
     plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\nqueries = 2\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
-    words = ["measure", "--plan", str(tmp_path / "plan.toml"), *virtual_clock, "--out", str(tmp_path / "dataset")]
-    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=900)
+    arguments = ["measure", "--plan", str(tmp_path / "plan.toml"), *virtual_clock, "--out", str(tmp_path / "dataset")]
+    done = subprocess.run([*CROSSLAYER, *arguments], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     campaign = Dataset.open(tmp_path / "dataset", every_round=True)
     rows = campaign.table("paced_queries").filter(pl.col("role") == Role.MEASURED).collect()
@@ -159,8 +159,8 @@ def test_a_plan_with_dnsproxy_says_where_to_have_it_from(
     monkeypatch.setenv("CROSSLAYER_DNSPROXY", str(tmp_path / "nowhere"))
     plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
-    words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
-    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=900)
+    arguments = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
+    done = subprocess.run([*CROSSLAYER, *arguments], capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert "there is no dnsproxy on this machine" in done.stderr
     assert "nix develop" in done.stderr

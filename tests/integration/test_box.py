@@ -97,9 +97,9 @@ def doh_status(address: str, host: str, name: str) -> int:
     return status
 
 
-def kdig(*words: str) -> str:
+def kdig(*arguments: str) -> str:
     """Output of kdig, with one attempt of 2 s."""
-    command = ["kdig", "+timeout=2", "+retry=0", *words]
+    command = ["kdig", "+timeout=2", "+retry=0", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 

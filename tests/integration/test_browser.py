@@ -40,12 +40,12 @@ def started(folder: Path) -> list[tuple[int, list[str]]]:
 
     Without Chromium's crash handlers, which outlive it for a moment.
     """
-    home, found = f"HOME={folder / 'home'}\0".encode(), []
+    home, results = f"HOME={folder / 'home'}\0".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # a process that has ended meanwhile
             if home in (entry / "environ").read_bytes():
-                found.append((int(entry.name), (entry / "cmdline").read_bytes().decode().split("\0")))
-    return [(pid, words) for pid, words in found if "crashpad" not in words[0]]
+                results.append((int(entry.name), (entry / "cmdline").read_bytes().decode().split("\0")))
+    return [(pid, command_line) for pid, command_line in results if "crashpad" not in command_line[0]]
 
 
 def killed(victim: str) -> dict[str, Any]:
@@ -54,7 +54,11 @@ def killed(victim: str) -> dict[str, Any]:
     program = victim.split(" ", maxsplit=1)[0]
     programs = find_browser("firefox" if victim in FIREFOX else "chromium")
     browser = launch(programs, folder=folder, addresses={}, certificates=make_certificates(folder, ["a.example"], []))
-    pids = [pid for pid, words in started(folder) if ("chromedriver" in words[0]) is (program == "chromedriver")]
+    pids = [
+        pid
+        for pid, command_line in started(folder)
+        if ("chromedriver" in command_line[0]) is (program == "chromedriver")
+    ]
 
     def kill() -> None:
         for pid in pids:
@@ -105,8 +109,8 @@ def results(*what: str) -> dict[str, Any]:
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 @pytest.fixture(scope="module")

@@ -28,18 +28,18 @@ def test_dns_and_page_have_connections_of_their_own(browser_machine: None, tmp_p
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(result.read_text())
+    results = json.loads(result.read_text())
     # It asked for the page's other names over HTTP/3, and of the host that the document came from.
-    assert found["names"] == sorted(page.origins)
-    assert found["transports"] == ["doh3"]
-    assert len(found["document"]) == 1
-    to_host = {c["remote"]: c["local"] for c in found["connections"] if c["host"] == page.host}
-    assert set(found["queries"]) <= set(to_host)
+    assert results["names"] == sorted(page.origins)
+    assert results["transports"] == ["doh3"]
+    assert len(results["document"]) == 1
+    to_host = {c["remote"]: c["local"] for c in results["connections"] if c["host"] == page.host}
+    assert set(results["queries"]) <= set(to_host)
     assert len(set(to_host.values())) == 1
     # The server's word: no query came on the document's connection.
-    assert found["document"][0] not in found["queries"]
+    assert results["document"][0] not in results["queries"]
     # The browser's: sessions for DNS have a partition and a privacy mode of their own.
-    of_host = [s for s in found["sessions"] if s["host"] == page.host]
+    of_host = [s for s in results["sessions"] if s["host"] == page.host]
     partitions = {(s["network_anonymization_key"], s["privacy_mode"]) for s in of_host}
     assert len(partitions) == 2
     assert ("null (dns over https)", "enabled") in partitions

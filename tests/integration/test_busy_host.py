@@ -24,17 +24,17 @@ def test_a_round_on_a_busy_host_is_excluded(testbed_machine: None, tmp_path: Pat
     hogs: list[subprocess.Popen[bytes]] = []
     with subprocess.Popen([*CROSSLAYER, "measure", *PLAN, "--out", str(folder)], stderr=subprocess.PIPE) as campaign:
         assert campaign.stderr is not None
-        said = b""
+        output = b""
         try:
             while more := os.read(campaign.stderr.fileno(), 4096):
-                said += more
-                if b" 2/3 " in said:
+                output += more
+                if b" 2/3 " in output:
                     _end(hogs)
-                elif b" 1/3 " in said and not hogs:
+                elif b" 1/3 " in output and not hogs:
                     hogs += [subprocess.Popen(HOG) for _ in range(2 * (os.cpu_count() or 1))]
         finally:
             _end(hogs)
-    assert campaign.returncode == 0, said.decode(errors="replace")
+    assert campaign.returncode == 0, output.decode(errors="replace")
     dataset = Dataset.open(folder)
     disturbed = set(dataset.busy["round"])
     assert 1 in disturbed

@@ -37,9 +37,9 @@ def measured(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) ->
     try:
         first = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert first.stderr is not None
-        said = b""
-        while b" 1/4 " not in said and (more := os.read(first.stderr.fileno(), 4096)):
-            said += more
+        output = b""
+        while b" 1/4 " not in output and (more := os.read(first.stderr.fileno(), 4096)):
+            output += more
         first.send_signal(signal.SIGKILL)
         first.wait()
         first.stderr.close()
@@ -81,8 +81,8 @@ def test_a_watch_sees_what_a_campaign_may_not_do(tmp_path: Path) -> None:
         "print(flush=True); input()"
     )
     watch = Watch(tmp_path)
-    words = [sys.executable, "-c", script]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         process.stdout.readline()
@@ -110,15 +110,15 @@ def test_every_round_is_there_once(campaign: Path) -> None:
     assert checks.filter(pl.col("round") >= 0).group_by("link", "round").len()["len"].to_list() == [1] * 4
 
 
-def test_a_handshake_is_told_by_the_netlog_where_it_is_captured(campaign: Path) -> None:
+def test_a_handshake_is_read_from_the_netlog_where_it_is_captured(campaign: Path) -> None:
     """Of the first round: a round-trip at least, and over before the answer that waits for it."""
     loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("error").is_null())
-    told = loads.filter(pl.col("netlog_handshake_ms").is_not_null())
-    assert told.height == loads.filter(pl.col("round") == 0).height > 0
-    assert set(told["round"]) == {0}
+    reported = loads.filter(pl.col("netlog_handshake_ms").is_not_null())
+    assert reported.height == loads.filter(pl.col("round") == 0).height > 0
+    assert set(reported["round"]) == {0}
     checks = metrics.in_force(pl.scan_parquet(campaign / "link_checks/**/*.parquet")).collect()
     rtts = dict(checks.group_by("link").agg(pl.col("nominal_rtt_ms").first()).iter_rows())
-    for row in told.filter(pl.col("h3") == "1-rtt").iter_rows(named=True):
+    for row in reported.filter(pl.col("h3") == "1-rtt").iter_rows(named=True):
         assert rtts[row["link"]] - 1 <= row["netlog_handshake_ms"] <= row["response_start_ms"] + 1
 
 
@@ -126,8 +126,8 @@ def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> Non
     dataset = Dataset.open(campaign, every_round=True)
     assert dataset.campaign.backend in ("netem", "uml")
     assert dataset.campaign.ended
-    told = {"chromium", "server", "python", "openssl", "quic-go", "stub", "tcp_congestion_control"}
-    assert told <= set(dataset.campaign.versions)
+    programs = {"chromium", "server", "python", "openssl", "quic-go", "stub", "tcp_congestion_control"}
+    assert programs <= set(dataset.campaign.versions)
     for table in TABLES:
         if table not in (
             "resources",

@@ -35,8 +35,8 @@ def test_whatever_is_killed_every_round_is_there_once(tmp_path: Path) -> None:
         cluster.worker("other", **{sleeping.VERSION: "2"})
         cluster.wait_for_log("other", "Registered to")
         cluster.starter()
-        said = cluster.wait_for_log("starter", "A worker is left out")
-        assert "other: it differs from the others in chromium (2 instead of 1)" in said
+        output = cluster.wait_for_log("starter", "A worker is left out")
+        assert "other: it differs from the others in chromium (2 instead of 1)" in output
         cluster.kill("scheduler")
         assert cluster.running["starter"].wait(60) == 1
         assert "Dask's scheduler does not respond" in cluster.wait_for_log("starter", "scheduler does not respond")
@@ -61,6 +61,6 @@ def test_a_worker_says_what_it_measures_with(
     if clock == "virtual":
         request.getfixturevalue("virtual_clock")
     plan = sized("coalescing", "smoke")
-    unable, identity = dask_worker.examined(STUDIES[plan.study].measurer, plan, clock)
+    unable, identity = dask_worker.examine(STUDIES[plan.study].measurer, plan, clock)
     assert unable == ""
     assert {"commit", "code", "chromium", "server", "guest_kernel" if clock == "virtual" else "kernel"} <= set(identity)

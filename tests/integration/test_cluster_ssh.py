@@ -54,17 +54,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home whose ~/.ssh leads to an SSH server on another port of the loopback, and whom that lets in."""
     ssh = tmp_path / ".ssh"
     ssh.mkdir(mode=0o700)
-    ours, theirs = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    ours.write_private_key(ssh / "id_ed25519")
-    ours.write_public_key(ssh / "authorized_keys")
-    theirs.write_private_key(tmp_path / "host_key")
+    user_key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    user_key.write_private_key(ssh / "id_ed25519")
+    user_key.write_public_key(ssh / "authorized_keys")
+    host_key.write_private_key(tmp_path / "host_key")
     monkeypatch.setenv("HOME", str(tmp_path))
-    words = [sys.executable, "-c", SERVER, str(tmp_path / "host_key"), str(ssh / "authorized_keys")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as server:
+    command = [sys.executable, "-c", SERVER, str(tmp_path / "host_key"), str(ssh / "authorized_keys")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as server:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         (ssh / "config").write_text(f"Host {HOST}\n    Port {port}\n", encoding="ascii")
-        key = theirs.export_public_key().decode().strip()
+        key = host_key.export_public_key().decode().strip()
         (ssh / "known_hosts").write_text(f"[{HOST}]:{port} {key}\n", encoding="ascii")
         yield tmp_path
         os.killpg(server.pid, signal.SIGKILL)
@@ -72,11 +72,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def listeners() -> set[str]:
     """Addresses on which processes of Dask listen that this one started."""
-    found = set()
+    names = set()
     for process in psutil.Process().children(recursive=True):
         if "distributed" in " ".join(process.cmdline()):
-            found |= {one.laddr.ip for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN}
-    return found
+            names |= {one.laddr.ip for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN}
+    return names
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

@@ -58,10 +58,10 @@ def test_what_waits_for_a_worker_that_is_left_out_goes_to_the_others(tmp_path: P
         begin(of, good={}, better={}, bad=environment)
         of.starter()
         status = of.running["starter"].wait(60)
-        said = of.log("starter").read_text(encoding="utf-8")
-        assert status == 0, said
-        assert "A worker is left out: " in said
-        assert message in said
+        output = of.log("starter").read_text(encoding="utf-8")
+        assert status == 0, output
+        assert "A worker is left out: " in output
+        assert message in output
         loads = check_whole(of.dataset, ROUNDS)
     assert set(loads["host"]) == {"good", "better"}
 

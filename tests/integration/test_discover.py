@@ -107,9 +107,9 @@ def count(rates: list[str], targets: list[str]) -> list[dict[str, Any]]:
     """Discover the targets once at each rate; what was found, and what left meanwhile."""
     runs = []
     for rate in rates:
-        words = [*CROSSLAYER, "discover", "--json", "--rate", rate, "--timeout", "0.9", *targets]
+        command = [*CROSSLAYER, "discover", "--json", "--rate", rate, "--timeout", "0.9", *targets]
         with packets_sent() as sent:
-            done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         runs.append(
             {
                 "support": json.loads(done.stdout)["support"],
@@ -123,27 +123,27 @@ def count(rates: list[str], targets: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def discovered(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Everything there is, an address that is silent, and the testbed's own server address, where nothing runs."""
     matrix = tmp_path_factory.mktemp("discover") / "matrix.parquet"
     names = [name for name in TRUTH if is_here(name)]
-    words = ["discover", "--json", "--rate", "500", "--timeout", "2", "--out", str(matrix), *names]
+    arguments = ["discover", "--json", "--rate", "500", "--timeout", "2", "--out", str(matrix), *names]
     done = subprocess.run(
-        [*CROSSLAYER, *words, NOBODY, "10.53.0.2"], capture_output=True, text=True, timeout=300, check=False
+        [*CROSSLAYER, *arguments, NOBODY, "10.53.0.2"], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) | {"file": matrix, "stderr": done.stderr}
 
 
-def rows_of(found: dict[str, Any], target: str) -> dict[tuple[str, int], Row]:
-    return {(row["transport"], row["port"]): row for row in found["support"] if row["target"] == target}
+def rows_of(discovered: dict[str, Any], target: str) -> dict[tuple[str, int], Row]:
+    return {(row["transport"], row["port"]): row for row in discovered["support"] if row["target"] == target}
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_each_resolver_is_found_with_what_it_speaks_and_nothing_more(found: dict[str, Any], name: str) -> None:
+def test_each_resolver_is_measured_with_what_it_speaks_and_nothing_more(discovered: dict[str, Any], name: str) -> None:
     if not is_here(name):
         pytest.skip(f"{PROGRAMS[name]} is not installed")
-    rows = rows_of(found, name)
+    rows = rows_of(discovered, name)
     assert list(rows) == [(str(protocol), port) for protocol, port in ENDPOINTS]
     assert {endpoint for endpoint, row in rows.items() if row["supported"]} == TRUTH[name]
     for row in rows.values():
@@ -151,14 +151,14 @@ def test_each_resolver_is_found_with_what_it_speaks_and_nothing_more(found: dict
         assert (row["error"] is None) is row["supported"], row
 
 
-def test_what_is_missing_is_told_and_no_failure(found: dict[str, Any]) -> None:
+def test_what_is_missing_is_reported_and_no_failure(discovered: dict[str, Any]) -> None:
     missing = {name for name in TRUTH if not is_here(name)}
-    told = {absent["name"] for absent in found["absent"]}
-    assert told - {"knot", "unbound", "dnsdist"} == missing
-    assert found["stderr"].count("not emulated:") == len(told)
+    reported = {absent["name"] for absent in discovered["absent"]}
+    assert reported - {"knot", "unbound", "dnsdist"} == missing
+    assert discovered["stderr"].count("not emulated:") == len(reported)
 
 
-def test_what_does_not_start_is_told_with_its_last_words(crosslayer: Run, tmp_path: Path) -> None:
+def test_what_does_not_start_is_reported_with_its_last_output(crosslayer: Run, tmp_path: Path) -> None:
     for program, script in (("named", "echo first; echo no luck today >&2; exit 1"), ("kresd", "exit 1")):
         (tmp_path / program).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (tmp_path / program).chmod(0o755)
@@ -171,8 +171,8 @@ def test_what_does_not_start_is_told_with_its_last_words(crosslayer: Run, tmp_pa
 
 
 @pytest.mark.parametrize("address", [NOBODY, "10.53.0.2"])
-def test_nothing_is_found_where_nothing_is(found: dict[str, Any], address: str) -> None:
-    rows = rows_of(found, address).values()
+def test_nothing_is_discovered_where_nothing_listens(discovered: dict[str, Any], address: str) -> None:
+    rows = rows_of(discovered, address).values()
     assert len(rows) == len(ENDPOINTS)
     assert [row["supported"] for row in rows] == [False] * len(rows)
     assert {row["error"] for row in rows if row["transport"] in QUIC} == {"no answer to Version Negotiation"}
@@ -183,15 +183,15 @@ def test_nothing_is_found_where_nothing_is(found: dict[str, Any], address: str) 
         assert over_tcp == {"connection refused"}
 
 
-def test_a_web_server_at_a_port_of_doq_is_no_resolver(found: dict[str, Any]) -> None:
-    row = rows_of(found, "http3-853")["DoQ", 853]
+def test_a_web_server_at_a_port_of_doq_is_no_resolver(discovered: dict[str, Any]) -> None:
+    row = rows_of(discovered, "http3-853")["DoQ", 853]
     assert row["quic_versions"] == ["v1", "v2"]
     assert row["error"] == "quic: connection closed, code 0x178 (TLS alert no_application_protocol)"
 
 
-def test_tls_of_each_kind_is_seen_as_it_is(found: dict[str, Any]) -> None:
+def test_tls_of_each_kind_is_seen_as_it_is(discovered: dict[str, Any]) -> None:
     for name in filter(is_here, TRUTH):
-        for (transport, _port), row in rows_of(found, name).items():
+        for (transport, _port), row in rows_of(discovered, name).items():
             if not row["supported"] or transport in ("DoUDP", "DoTCP"):
                 assert row["tls_version"] is None
                 assert row["certificate_subject"] is None
@@ -202,9 +202,9 @@ def test_tls_of_each_kind_is_seen_as_it_is(found: dict[str, Any]) -> None:
             assert row["session_ticket"] is True, row
 
 
-def test_quic_of_each_kind_is_seen_as_it_is(found: dict[str, Any]) -> None:
+def test_quic_of_each_kind_is_seen_as_it_is(discovered: dict[str, Any]) -> None:
     for name in filter(is_here, TRUTH):
-        for (transport, _port), row in rows_of(found, name).items():
+        for (transport, _port), row in rows_of(discovered, name).items():
             offered = (row["early_data_offered"], row["retry_received"], row["address_token"])
             if not row["supported"] or transport not in QUIC:
                 assert offered == (None, None, None)
@@ -217,8 +217,8 @@ def test_quic_of_each_kind_is_seen_as_it_is(found: dict[str, Any]) -> None:
             assert row["quic_version"] == "v1"
 
 
-def test_the_file_has_what_was_printed(found: dict[str, Any]) -> None:
-    assert pq.read_table(found["file"]).to_pylist() == found["support"]
+def test_the_file_has_what_was_printed(discovered: dict[str, Any]) -> None:
+    assert pq.read_table(discovered["file"]).to_pylist() == discovered["support"]
 
 
 # On a link, at a rate
@@ -239,7 +239,7 @@ def on_a_link(testbed_machine: None) -> list[dict[str, Any]]:
     return runs
 
 
-def test_on_a_link_the_resolvers_and_the_server_at_its_end_are_found(on_a_link: list[dict[str, Any]]) -> None:
+def test_on_a_link_the_resolvers_and_the_server_at_its_end_are_detected(on_a_link: list[dict[str, Any]]) -> None:
     # Twice one after the other: the first has left nothing behind that would be in the way of the second.
     for run in on_a_link:
         for target in ("coalesce", "10.53.0.2"):
@@ -379,7 +379,7 @@ def compare_versions() -> dict[str, list[int] | None]:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["192.0.2.1"], "192.0.2.1 is not in the testbed (10.53.0.0/16), and hosts outside it are not probed"),
         (["dns.example"], "no resolver 'dns.example' in the testbed. There are: coalesce, "),
@@ -387,8 +387,8 @@ def compare_versions() -> dict[str, list[int] | None]:
         (["--allow-external"], "there is no target"),
     ],
 )
-def test_a_target_that_may_not_be_probed_is_one_line(crosslayer: Run, words: list[str], message: str) -> None:
-    done = crosslayer("discover", *words)
+def test_a_target_that_may_not_be_probed_is_one_line(crosslayer: Run, arguments: list[str], message: str) -> None:
+    done = crosslayer("discover", *arguments)
     assert done.returncode == 1
     assert message in done.stderr
     assert done.stdout == ""
@@ -426,11 +426,11 @@ def test_stopped_it_says_how_far_it_came(testbed_machine: None) -> None:
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stderr is not None
-    said = b""
-    while b"check" not in said:  # the progress bar: it is under way
+    output = b""
+    while b"check" not in output:  # the progress bar: it is under way
         piece = process.stderr.read1()  # type: ignore[attr-defined]
-        assert piece, said
-        said += piece
+        assert piece, output
+        output += piece
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

@@ -25,7 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from crosslayer.discover.support import ProbedHost, Support, discover
-from crosslayer.dns import ClientSettings, Exchange, Protocol, exchange
+from crosslayer.dns import ClientSettings, ExchangeResult, Protocol, exchange
 from crosslayer.dns.message import framed, unframed
 from tests.integration.test_dns_local_servers import (
     LOOPBACK,
@@ -58,7 +58,7 @@ EVIL = "\x1b]0;owned\x07\nDoQ  853  v1"
 """A title for the terminal, and a row of its own."""
 
 
-def ask(port: int, protocol: Protocol, folder: Path | None = None) -> Exchange:
+def ask(port: int, protocol: Protocol, folder: Path | None = None) -> ExchangeResult:
     """One exchange, in time."""
     begin = time.monotonic()
     row = exchange(at(port, folder), QUESTION, protocol, settings=QUICK)
@@ -348,13 +348,13 @@ def test_a_certificate_of_version_9_is_refused(weird: Path, protocol: Protocol) 
 def test_a_malformed_certificate_costs_no_other_row_of_discovery(weird: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tcp_server(answer_messages, tls_context(weird)) as port:
         monkeypatch.setattr("crosslayer.discover.support.ENDPOINTS", ((Protocol.DOT, port),))
-        found = list(
+        result = list(
             discover(
                 [ProbedHost("weird", LOOPBACK), ProbedHost("nobody", "127.0.0.2")],
                 question=QUESTION, packets_per_s=1000, timeout_s=0.3, progress=lambda _done: None,
             )
         )  # fmt: skip
-    rows: dict[str, Support] = {row.target: row for (row,) in found}
+    rows: dict[str, Support] = {row.target: row for (row,) in result}
     assert rows["weird"].supported
     assert rows["weird"].certificate_subject == "unreadable: 8 is not a valid X509 version"
     assert rows["nobody"].error is not None

@@ -21,7 +21,7 @@ from crosslayer import resources
 from crosslayer.dns import (
     Capture,
     ClientSettings,
-    Exchange,
+    ExchangeResult,
     Protocol,
     Question,
     Resolver,
@@ -62,7 +62,7 @@ def running_server(folder: Path, **options: Any) -> Iterator[testbed_server.Serv
         yield server
 
 
-def row_of(result: Exchange, server: testbed_server.Server) -> Row:
+def row_of(result: ExchangeResult, server: testbed_server.Server) -> Row:
     """The exchange with the server's own word on it, found by the client's port."""
     remote = f":{result.local_port}"
     events = [event for event in server.events() if event.remote.endswith(remote)]

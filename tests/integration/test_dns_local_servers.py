@@ -30,7 +30,7 @@ from crosslayer.dns import (
     DEFAULT_PORTS,
     ClientSettings,
     DnsError,
-    Exchange,
+    ExchangeResult,
     Protocol,
     Question,
     Resolver,
@@ -175,7 +175,7 @@ def answer_messages(connection: Connection) -> None:
         connection.sendall(framed(answer_to(read_message(connection))))
 
 
-def assert_good(row: Exchange) -> None:
+def assert_good(row: ExchangeResult) -> None:
     assert row.error is None, row.error
     assert (row.rcode, row.answers) == ("NOERROR", ("10.53.1.1",))
     assert row.handshake_ms is not None
@@ -430,7 +430,7 @@ def test_certificates_are_verified(folder: Path, tmp_path: Path, protocol: Proto
     assert other_ca.handshake_ms is None
 
 
-def test_the_server_is_told_that_its_certificate_is_not_trusted(folder: Path, tmp_path: Path) -> None:
+def test_the_server_learns_that_its_certificate_is_not_trusted(folder: Path, tmp_path: Path) -> None:
     make_certificates(tmp_path, [NAME], [LOOPBACK])
     reasons = []
 
@@ -707,8 +707,8 @@ def test_a_priming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> No
         assert_good(exchange(at(port, folder), QUESTION, Protocol.DOQ, Resumption.EARLY_DATA, sessions=store))
 
 
-@pytest.mark.parametrize("told_before", [True, False])
-def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: bool) -> None:
+@pytest.mark.parametrize("known_before", [True, False])
+def test_early_data_needs_not_know_its_query_before(folder: Path, known_before: bool) -> None:
     store = SessionStore()
     first, second = (build_query(Question(name), Protocol.DOQ, ClientSettings()) for name in ("a.example", "b.example"))
     with doq_server(folder) as port:
@@ -716,7 +716,7 @@ def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: b
         exchange(server, QUESTION, Protocol.DOQ, sessions=store, priming=True)
         session = store.take(server, Protocol.DOQ)
         with client_for(Protocol.DOQ, server, session=session, early_data=True) as client:
-            client.connect(first if told_before else None)
+            client.connect(first if known_before else None)
             for query in (first, second):
                 assert dns.message.from_wire(client.query(query)).question == query.message.question
             assert client.handshake.early_data_accepted

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from crosslayer.dns import ClientSettings, Exchange, Protocol, exchange
+from crosslayer.dns import ClientSettings, ExchangeResult, Protocol, exchange
 from crosslayer.dns.message import framed, unframed
 from tests.integration.test_dns_abuse import http3_reply, negotiate
 from tests.integration.test_dns_local_servers import (
@@ -95,7 +95,7 @@ def server_of(protocol: Protocol, folder: Path, records: list[str] | None = None
             yield port
 
 
-def ask(protocol: Protocol, folder: Path, records: list[str] | None = None) -> Exchange:
+def ask(protocol: Protocol, folder: Path, records: list[str] | None = None) -> ExchangeResult:
     with server_of(protocol, folder, records) as port:
         return exchange(at(port, folder), QUESTION, protocol, settings=PATIENT)
 

@@ -87,7 +87,7 @@ def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
     offset_ms = BEGINS_MS[profile.name]
     testbed.begin_trace_at(offset_ms)
     check = testbed.set_link(profile)
-    prober, found = testbed._prober, asdict(check) | {"verdict": check.verdict}
+    prober, result = testbed._prober, asdict(check) | {"verdict": check.verdict}
     down_ms, up_ms = (delay for delay in testbed._delays[profile.name])
     for way, mbit, before_ms, after_ms in (("down", 90, down_ms, 0.0), ("up", 14, 0.0, up_ms)):
         rate = mbit if profile is LEO else {"down": 20, "up": 8}[way]
@@ -99,14 +99,14 @@ def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
         windows: Counter[int] = Counter()
         for when in arrived.values():
             windows[int((when - begin_ns) / 1e6 - after_ms) // _WINDOW_MS] += 1
-        found[f"frames_{way}"] = [windows[number] for number in range(FOLLOWED_MS // _WINDOW_MS)]
+        result[f"frames_{way}"] = [windows[number] for number in range(FOLLOWED_MS // _WINDOW_MS)]
         testbed.rewind()
         begin_ns = time.time_ns()
         sent, arrived = prober.paced(way, [begin_ns + n * 5_000_000 for n in range(FOLLOWED_MS // 5)], 64)
-        found[f"delays_{way}"] = [
+        result[f"delays_{way}"] = [
             ((sent[n] - begin_ns) / 1e6 + offset_ms + before_ms, (arrived[n] - sent[n]) / 1e6) for n in sorted(arrived)
         ]
-    return found
+    return result
 
 
 def killed(testbed: Testbed) -> str:
@@ -123,22 +123,22 @@ def killed(testbed: Testbed) -> str:
 def measure(backend: str) -> dict[str, Any]:
     """All of it, on one backend."""
     with Testbed(backend) as testbed:
-        found: dict[str, Any] = {"backend": testbed.backend.name}
-        found |= {name: count(testbed, profile) for name, profile in COUNTED.items()}
-        found |= {name: load(testbed, profile) for name, profile in LOADED.items()}
-        found |= {name: follow(testbed, profile) for name, profile in TRACED.items()}
-        found["killed"] = killed(testbed)
-        return found
+        results: dict[str, Any] = {"backend": testbed.backend.name}
+        results |= {name: count(testbed, profile) for name, profile in COUNTED.items()}
+        results |= {name: load(testbed, profile) for name, profile in LOADED.items()}
+        results |= {name: follow(testbed, profile) for name, profile in TRACED.items()}
+        results["killed"] = killed(testbed)
+        return results
 
 
 def run(backend: str, where: str) -> dict[str, Any]:
     """This file as a program: `here`, or `virtual` in a guest by that clock."""
-    words = [sys.executable, "-m", __spec__.name if __spec__ else __name__, backend, where]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, backend, where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert found["backend"] == backend
-    return found
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert results["backend"] == backend
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -190,13 +190,13 @@ def test_quantiles_of_jitter_are_within_a_twentieth(seen: dict[str, Any], name: 
         return (profile.quantile_ms(level + 0.01) - profile.quantile_ms(level - 0.01)) / 0.02
 
     for level in (level for level in LEVELS if level != 0.5):
-        found, expected = cuts[round(level * 100) - 1] - middle, profile.quantile_ms(level) - expected_middle
+        quantile, expected = cuts[round(level * 100) - 1] - middle, profile.quantile_ms(level) - expected_middle
         # A quantile of a sample has an error of its own, and so has the median; where both are, they go together.
         low, high = min(level, 0.5), max(level, 0.5)
         variance = width(level) ** 2 * level * (1 - level) + width(0.5) ** 2 / 4
         variance -= 2 * width(level) * width(0.5) * low * (1 - high)
         chance = 4 * math.sqrt(variance / len(delays))
-        assert found == pytest.approx(expected, rel=0.05, abs=0.02 + chance * (name == "ordered")), level
+        assert quantile == pytest.approx(expected, rel=0.05, abs=0.02 + chance * (name == "ordered")), level
 
 
 def test_jitter_overtakes_where_it_may_and_only_there(seen: dict[str, Any]) -> None:
@@ -232,13 +232,13 @@ def test_delivered_bytes_are_within_a_twentieth_of_the_mahimahi_file(seen: dict[
     times = [int(line) for line in (_TRACES / f"cellular.{way}").read_text(encoding="ascii").splitlines()]
     begin = BEGINS_MS["cellular"]
     frames = seen["cellular"][f"frames_{way}"]
-    told = [
+    expected = [
         sum(begin + n * _WINDOW_MS < time <= begin + (n + 1) * _WINDOW_MS for time in times) for n in range(len(frames))
     ]
-    assert 0 in told[1:-1]  # the gap
+    assert 0 in expected[1:-1]  # the gap
     for window in range(1, len(frames) - 1):
-        assert frames[window] == pytest.approx(told[window], rel=0.05, abs=1), window
-    assert sum(frames[1:-1]) == pytest.approx(sum(told[1:-1]), rel=0.01, abs=1)
+        assert frames[window] == pytest.approx(expected[window], rel=0.05, abs=1), window
+    assert sum(frames[1:-1]) == pytest.approx(sum(expected[1:-1]), rel=0.01, abs=1)
 
 
 @pytest.mark.parametrize(("way", "mbit"), [("down", 80), ("up", 12)])
@@ -265,7 +265,7 @@ def test_packets_leave_at_the_times_of_the_trace(seen: dict[str, Any]) -> None:
             assert -0.5 < seen[name][f"trace_late_{way}_ms"] < most_ms
 
 
-def test_a_player_that_dies_is_told(seen: dict[str, Any]) -> None:
+def test_a_player_that_dies_is_reported(seen: dict[str, Any]) -> None:
     assert seen["killed"] == "the trace replay ended with status -9"
 
 

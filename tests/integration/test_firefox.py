@@ -62,8 +62,8 @@ def virtual(firefox_machine: None, virtual_clock: list[str], tmp_path_factory: p
 @pytest.fixture(params=["wall", "virtual"])
 def campaign(request: pytest.FixtureRequest) -> Path:
     if request.param == "virtual":
-        found: Path = request.getfixturevalue("virtual")
-        return found
+        folder: Path = request.getfixturevalue("virtual")
+        return folder
     return request.getfixturevalue("measured")[0]  # type: ignore[no-any-return]
 
 
@@ -111,13 +111,13 @@ def test_a_firefox_killed_in_a_campaign_is_a_failed_row_and_the_next_load_has_a_
     command = [*CROSSLAYER, *MEASURE, "--rounds", "3", "--out", str(tmp_path / "data")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = ""
-        while " 1/3 " not in said and (more := process.stderr.read(1)):
-            said += more
+        output = ""
+        while " 1/3 " not in output and (more := process.stderr.read(1)):
+            output += more
         for pid in _firefoxes(process.pid):
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=600)
-    assert process.returncode == 0, said
+    assert process.returncode == 0, output
     rows = Dataset.open(tmp_path / "data", every_round=True).table("page_loads").collect()
     failed = rows.filter(pl.col("error").is_not_null())
     assert failed.height == 1
@@ -126,8 +126,8 @@ def test_a_firefox_killed_in_a_campaign_is_a_failed_row_and_the_next_load_has_a_
 
 
 def test_it_resolves_by_itself_over_every_transport(firefox_machine: None, tmp_path: Path) -> None:
-    words = ["--study", "web", "--browser", "firefox", "--links", "fiber", "--pages", "social-network"]
-    command = [*CROSSLAYER, "measure", *words, "--rounds", "1", "--out", str(tmp_path / "web")]
+    arguments = ["--study", "web", "--browser", "firefox", "--links", "fiber", "--pages", "social-network"]
+    command = [*CROSSLAYER, "measure", *arguments, "--rounds", "1", "--out", str(tmp_path / "web")]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     rows = Dataset.open(tmp_path / "web", every_round=True).table("page_loads").collect()
     assert sorted(rows["dns_protocol"]) == sorted(Protocol)
@@ -161,20 +161,20 @@ def _firefoxes(above: int) -> list[int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            words = re.sub(r"\(.*\)", "()", entry.read_text(encoding="utf-8")).split()
+            fields = re.sub(r"\(.*\)", "()", entry.read_text(encoding="utf-8")).split()
             command = (entry.parent / "cmdline").read_bytes().split(b"\0")
         except OSError:  # ended meanwhile
             continue
-        parents[int(words[0])] = int(words[3]), command
-    found = []
+        parents[int(fields[0])] = int(fields[3]), command
+    results = []
     for pid, (parent, command) in parents.items():
         if b"--remote-debugging-port" not in command:
             continue
         while parent in parents and parent != above:
             parent = parents[parent][0]
         if parent == above:
-            found.append(pid)
-    return found
+            results.append(pid)
+    return results
 
 
 @pytest.mark.parametrize("transport", ["doh", "doh3"])
@@ -188,8 +188,8 @@ def test_its_own_lookups_go_by_the_transport_asked_for_on_a_connection_of_their_
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(result.read_text())
-    assert set(found["names"]) == set(found["expected"])
-    assert set(found["transports"]) == {transport}
-    assert found["document"]
-    assert not set(found["document"]) & set(found["queries"])
+    results = json.loads(result.read_text())
+    assert set(results["names"]) == set(results["expected"])
+    assert set(results["transports"]) == {transport}
+    assert results["document"]
+    assert not set(results["document"]) & set(results["queries"])

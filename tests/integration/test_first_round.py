@@ -23,7 +23,7 @@ from crosslayer.studies.serialisation.measure import MEASURER
 from crosslayer.testbed import namespaces
 
 ROOT = Path(__file__).parents[2]
-WORDS = [sys.executable, "-m", "tests.integration.test_first_round"]
+COMMAND = [sys.executable, "-m", "tests.integration.test_first_round"]
 LINK = Profile("short", 4.0)
 
 
@@ -43,28 +43,28 @@ def measure(deaths: int) -> dict[str, Any]:
     Dying.deaths = deaths
     plan = Plan(study="serialisation", links=(LINK.name,), pages=("example.org",), rounds=1)
     job = Job(plan, "c", [(0, Cell(LINK.name, "example.org"))], Dying, {LINK.name: LINK}, "auto")
-    said: list[str] = []
+    messages: list[str] = []
     try:
-        rounds = [part.number for part in local_executor(job, said.append) if part.cell]
+        rounds = [part.number for part in local_executor(job, messages.append) if part.cell]
     except CrosslayerError as error:
-        return {"said": said, "fault": str(error)}
-    return {"said": said, "rounds": rounds}
+        return {"messages": messages, "fault": str(error)}
+    return {"messages": messages, "rounds": rounds}
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_a_server_that_is_killed_before_the_first_round(browser_machine: None, deaths: int) -> None:
-    done = subprocess.run([*WORDS, str(deaths)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([*COMMAND, str(deaths)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    again = [line for line in found["said"] if "The testbed is made anew" in line]
+    results = json.loads(done.stdout)
+    again = [line for line in results["messages"] if "The testbed is made anew" in line]
     assert len(again) == 1
     assert "the server ended with status -9" in again[0]
     if deaths == 1:
-        assert found["rounds"] == [0]
+        assert results["rounds"] == [0]
     else:  # not for ever
-        assert "the server ended with status -9" in found["fault"]
+        assert "the server ended with status -9" in results["fault"]
 
 
 if __name__ == "__main__":
-    namespaces.enter([*WORDS, *sys.argv[1:]])
+    namespaces.enter([*COMMAND, *sys.argv[1:]])
     print(json.dumps(measure(int(sys.argv[1]))))

@@ -38,21 +38,21 @@ def _kernel(virtual_clock: list[str]) -> None:
     """Without a kernel nothing here can be tested."""
 
 
-def run(*words: str, before: tuple[str, ...] = (), **options: object) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, before: tuple[str, ...] = (), **options: object) -> subprocess.CompletedProcess[str]:
     """Run the `crosslayer` command; 10 minutes at most."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        [*before, *CROSSLAYER, *words], capture_output=True, text=True, timeout=600, check=False, **options
+        [*before, *CROSSLAYER, *arguments], capture_output=True, text=True, timeout=600, check=False, **options
     )
 
 
-def virtual(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+def virtual(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """The command by the virtual clock."""
-    return run(words[0], "--clock", "virtual", *words[1:], **options)
+    return run(arguments[0], "--clock", "virtual", *arguments[1:], **options)
 
 
-def refused(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+def refused(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """The command where namespaces are refused: in a guest by itself, by the wall clock."""
-    return run(*words, before=tuple(REFUSING), **options)
+    return run(*arguments, before=tuple(REFUSING), **options)
 
 
 def _needs_the_filter() -> None:
@@ -66,8 +66,8 @@ def in_guest(request: pytest.FixtureRequest) -> Run:
     """Both ways into a guest; the second skips where even the test may not make the container it wants."""
     if request.param is refused:
         _needs_the_filter()
-    found: Run = request.param
-    return found
+    run_in_guest: Run = request.param
+    return run_in_guest
 
 
 def test_what_a_container_refuses_is_refused() -> None:
@@ -93,8 +93,8 @@ except OSError:
     _needs_the_filter()
     done = subprocess.run([*REFUSING, sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["True"] * 5, done.stderr
-    told = refused("link", "local", "--no-server", "--", "sh", "-c", "echo $CROSSLAYER_INSIDE_GUEST")
-    assert told.stdout == "wall\n", told.stderr
+    done = refused("link", "local", "--no-server", "--", "sh", "-c", "echo $CROSSLAYER_INSIDE_GUEST")
+    assert done.stdout == "wall\n", done.stderr
 
 
 def test_the_link_is_as_on_the_host(in_guest: Run) -> None:
@@ -109,9 +109,9 @@ def test_virtual_time_contains_the_link_alone() -> None:
     done = virtual("link", "fiber", "--no-server", "--", "sh", "-c", script)
     assert time.monotonic() - begin < 300
     assert done.returncode == 0, done.stderr
-    found = re.search(r"= ([\d.]+)/[\d.]+/([\d.]+)/", done.stdout)
-    assert found is not None, done.stdout
-    least, most = map(float, found.groups())
+    match = re.search(r"= ([\d.]+)/[\d.]+/([\d.]+)/", done.stdout)
+    assert match is not None, done.stdout
+    least, most = map(float, match.groups())
     assert least == pytest.approx(load_profiles()["fiber"].rtt_ms, abs=0.05)
     assert most - least < 0.02
     before, after = done.stdout.split()[-2:]
@@ -162,38 +162,38 @@ def test_standard_input_output_and_errors_are_three(in_guest: Run) -> None:
     assert done.stderr.endswith("fault\n")
 
 
-def _terminal(*words: str, keys: bytes) -> tuple[str, int]:
+def _terminal(*arguments: str, keys: bytes) -> tuple[str, int]:
     """Run the command on a terminal, press `keys` when it says it is ready; all it said, and its exit status."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(CROSSLAYER[0], [*CROSSLAYER, *words])
-    said, deadline = b"", time.monotonic() + 300
+        os.execv(CROSSLAYER[0], [*CROSSLAYER, *arguments])
+    output, deadline = b"", time.monotonic() + 300
     while time.monotonic() < deadline and select.select([terminal], [], [], 60)[0]:
         try:
             part = os.read(terminal, 1 << 16)
         except OSError:  # the other end is closed
             break
-        if b"ready" in part and b"ready" not in said:
+        if b"ready" in part and b"ready" not in output:
             os.write(terminal, keys)
-        said += part
+        output += part
     os.close(terminal)
-    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return output.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_a_terminal_is_one_and_its_keys_arrive() -> None:
     script = "tty; stty size; echo ready; read word; echo got $word; exit 5"
-    words = ("link", "--clock", "virtual", "local", "--no-server", "--", "sh", "-c", script)
-    said, status = _terminal(*words, keys=b"hello\r")
+    arguments = ("link", "--clock", "virtual", "local", "--no-server", "--", "sh", "-c", script)
+    output, status = _terminal(*arguments, keys=b"hello\r")
     assert status == 5
-    assert "/dev/pts/" in said
-    assert "got hello" in said
+    assert "/dev/pts/" in output
+    assert "got hello" in output
 
 
 def test_control_c_is_for_the_command() -> None:
     script = "trap 'echo interrupted; exit 6' INT; echo ready; while :; do sleep 0.2; done"
-    words = ("link", "--clock", "virtual", "local", "--no-server", "--", "sh", "-c", script)
-    said, status = _terminal(*words, keys=b"\x03")
-    assert "interrupted" in said
+    arguments = ("link", "--clock", "virtual", "local", "--no-server", "--", "sh", "-c", script)
+    output, status = _terminal(*arguments, keys=b"\x03")
+    assert "interrupted" in output
     assert status in (1, 6, 130)  # `crosslayer` is interrupted with it, as on the host
 
 
@@ -214,16 +214,16 @@ def _memory() -> Iterator[Path]:
 def _kernels(memory: Path) -> list[str]:
     """Processes of the guests whose memory is in a folder; other tests of this machine have guests too."""
     kernel, mark = str(find_kernel().path).encode(), f"TMPDIR={memory}".encode()
-    found = []
+    results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if kernel in (entry / "cmdline").read_bytes().split(b"\0")[:1] and mark in (
                 entry / "environ"
             ).read_bytes().split(b"\0"):
-                found.append(entry.name)
+                results.append(entry.name)
         except OSError:
             continue
-    return found
+    return results
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def _measure_until(
     sign: str, folder: Path, kill: Callable[[subprocess.Popen[str], list[str]], None]
 ) -> tuple[int, str]:
     """Measure with two guests, kill something when the progress shows `sign`; exit status and all that was said."""
-    words = [
+    command = [
         *CROSSLAYER,
         "measure",
         "--clock",
@@ -284,11 +284,11 @@ def _measure_until(
         "--pages",
         "example.org",
     ]
-    said = ""
+    output = ""
     with (
         _memory() as memory,
         subprocess.Popen(
-            [*words, "--rounds", "2", "--out", str(folder)],
+            [*command, "--rounds", "2", "--out", str(folder)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -296,12 +296,12 @@ def _measure_until(
         ) as process,
     ):
         assert process.stderr is not None
-        while sign not in said and (part := process.stderr.read(1)):
-            said += part
+        while sign not in output and (part := process.stderr.read(1)):
+            output += part
         kill(process, sorted(_kernels(memory)))
-        said += process.communicate(timeout=1200)[1]
+        output += process.communicate(timeout=1200)[1]
         assert _all_gone(memory)
-    return process.returncode, said
+    return process.returncode, output
 
 
 def test_a_program_that_has_all_mappings_ends_the_guest_with_a_message() -> None:
@@ -321,10 +321,10 @@ def test_a_program_that_has_all_mappings_ends_the_guest_with_a_message() -> None
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small campaign by two guests: killed when the first round is safe, and gone on with; then a guest is killed."""
     folder = tmp_path_factory.mktemp("virtual") / "campaign"
-    status, said = _measure_until(" 1/", folder, lambda process, _kernels: process.kill())
-    assert status == -signal.SIGKILL, said
-    status, said = _measure_until(" 1/", folder, lambda _process, kernels: os.kill(int(kernels[0]), signal.SIGKILL))
-    assert status == 0, said
+    status, output = _measure_until(" 1/", folder, lambda process, _kernels: process.kill())
+    assert status == -signal.SIGKILL, output
+    status, output = _measure_until(" 1/", folder, lambda _process, kernels: os.kill(int(kernels[0]), signal.SIGKILL))
+    assert status == 0, output
     return folder
 
 
@@ -368,14 +368,14 @@ def test_early_data_saves_a_round_trip_of_the_response(campaign: Path) -> None:
 
 def test_the_same_plan_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     """By one guest; and by two that a cluster lends, where cores have something else to do, from another shell."""
-    words = ("measure", "--links", "fiber,4g", "--pages", "example.org", "--rounds", "1")
+    arguments = ("measure", "--links", "fiber,4g", "--pages", "example.org", "--rounds", "1")
     quiet, busy = tmp_path / "quiet", tmp_path / "busy"
-    done = virtual(*words, "--jobs", "1", "--out", str(quiet))
+    done = virtual(*arguments, "--jobs", "1", "--out", str(quiet))
     assert done.returncode == 0, done.stderr
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         done = virtual(
-            *words,
+            *arguments,
             "--cluster",
             "local",
             "--jobs",
@@ -412,8 +412,8 @@ def test_memory_and_job_may_lie_where_the_path_has_a_space(tmp_path: Path) -> No
 
 
 def test_the_same_plan_by_the_other_clock_is_another_campaign(campaign: Path) -> None:
-    words = ("--links", "fiber,4g", "--pages", "example.org", "--rounds", "2", "--out", str(campaign))
-    done = run("measure", *words)
+    arguments = ("--links", "fiber,4g", "--pages", "example.org", "--rounds", "2", "--out", str(campaign))
+    done = run("measure", *arguments)
     assert done.returncode == 1
     assert "clock is virtual there and wall now" in done.stderr
 
@@ -422,3 +422,11 @@ def test_jobs_are_for_the_virtual_clock() -> None:
     done = run("measure", "--jobs", "2")
     assert done.returncode == 2
     assert "would disturb each other" in done.stderr
+
+
+def test_a_guest_that_panics_reports_the_panic() -> None:
+    """The kernel panics when its init ends; its messages are longer than what an error shows."""
+    done = virtual("link", "fiber", "--", "true", env={**os.environ, "CROSSLAYER_GUEST": "/bin/true"})
+    assert done.returncode == 3
+    assert "Kernel panic - not syncing: Attempted to kill init" in done.stderr
+    assert done.stderr.count("\n") == 1

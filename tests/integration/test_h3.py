@@ -42,7 +42,7 @@ def requests(events: Iterable[Event], host: str) -> list[dict[str, Any]]:
     ]
 
 
-def beside(server: Server, addresses: dict[str, str], served: bool) -> int:
+def other_connections(server: Server, addresses: dict[str, str], served: bool) -> int:
     """Datagrams that a connection for DNS, which has its answer, sends while a page is loaded on another."""
     doq = DoQClient(dns.Resolver(network.SERVER_ADDRESS, "localhost", server.ca_file))
     query = dns.build_query(dns.Question("www.instagram.com"), dns.Protocol.DOQ, doq.settings)
@@ -67,7 +67,7 @@ def beside(server: Server, addresses: dict[str, str], served: bool) -> int:
 
 def measure() -> dict[str, Any]:
     specs = [SPECS[name] for name in (*PAGES, "shop", "warmup")]
-    found: dict[str, Any] = {"loader": {}, "chromium": {}, "queries": {}}
+    results: dict[str, Any] = {"loader": {}, "chromium": {}, "queries": {}}
     with Testbed("plain") as testbed, testbed.serve(specs, spec_dir=pages.find_spec_dir()) as (server, addresses):
         testbed.set_link(load_profiles()["local"])
         for page in specs[:3]:
@@ -78,9 +78,9 @@ def measure() -> dict[str, Any]:
                 answer = dns.check_answer(client.query(query), query)
                 client.finish(client.begin(page))
             events = server.events()
-            found["loader"][page.name] = requests(events, page.host)
+            results["loader"][page.name] = requests(events, page.host)
             asked = [(e.remote, e.name) for e in events if isinstance(e, QueryEvent)]
-            found["queries"][page.name] = [asked, answer.records == (addresses[page.host],)]
+            results["queries"][page.name] = [asked, answer.records == (addresses[page.host],)]
         with PageClient(dns.Resolver(addresses["www.example.org"], "www.example.org", server.ca_file)) as client:
             client.connect()
             elsewhere = replace(SPECS["example.org"], host="www.nowhere.example")
@@ -88,8 +88,8 @@ def measure() -> dict[str, Any]:
                 try:
                     client.finish(client.begin(page))
                 except dns.DnsError as fault:
-                    found[name] = fault.what
-        found["acknowledged"] = [beside(server, addresses, served) for served in (False, True)]
+                    results[name] = fault.what
+        results["acknowledged"] = [other_connections(server, addresses, served) for served in (False, True)]
         browser = launch(
             find_browser(),
             folder=testbed.folder / "browser",
@@ -102,12 +102,12 @@ def measure() -> dict[str, Any]:
                 browser.load(
                     page.host, prime_host=page.aliases[0], close_connections=lambda: server.close_connections("h3")
                 )
-                found["chromium"][page.name] = requests(server.events(), page.host)
-    return found
+                results["chromium"][page.name] = requests(server.events(), page.host)
+    return results
 
 
 @pytest.fixture(scope="module")
-def found(browser_machine: None) -> dict[str, Any]:
+def measured(browser_machine: None) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.integration.test_h3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -116,9 +116,9 @@ def found(browser_machine: None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_loader_asks_for_what_chromium_asks_for(found: dict[str, Any], page: str) -> None:
+def test_the_loader_asks_for_what_chromium_asks_for(measured: dict[str, Any], page: str) -> None:
     loader, chromium = (
-        sorted((request["path"], request["bytes"], request["status"]) for request in found[client][page])
+        sorted((request["path"], request["bytes"], request["status"]) for request in measured[client][page])
         for client in ("loader", "chromium")
     )
     assert loader == chromium
@@ -127,9 +127,9 @@ def test_the_loader_asks_for_what_chromium_asks_for(found: dict[str, Any], page:
 
 @pytest.mark.parametrize("client", ["loader", "chromium"])
 @pytest.mark.parametrize("page", PAGES)
-def test_both_ask_in_the_order_that_the_page_determines(found: dict[str, Any], client: str, page: str) -> None:
-    by_path = {request["path"]: request for request in found[client][page]}
-    assert found[client][page][0]["path"] == "/"
+def test_both_ask_in_the_order_that_the_page_determines(measured: dict[str, Any], client: str, page: str) -> None:
+    by_path = {request["path"]: request for request in measured[client][page]}
+    assert measured[client][page][0]["path"] == "/"
     for resource in SPECS[page].resources:
         if resource.after:
             assert by_path[resource.path]["arrived"] > by_path[resource.after]["done"]
@@ -141,22 +141,22 @@ def test_both_ask_in_the_order_that_the_page_determines(found: dict[str, Any], c
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_name_and_page_come_on_one_connection(found: dict[str, Any], page: str) -> None:
-    [[[remote, name]], answered] = found["queries"][page]
+def test_name_and_page_come_on_one_connection(measured: dict[str, Any], page: str) -> None:
+    [[[remote, name]], answered] = measured["queries"][page]
     assert name == f"{SPECS[page].host}."
     assert answered
-    assert {request["from"] for request in found["loader"][page]} == {remote}
+    assert {request["from"] for request in measured["loader"][page]} == {remote}
 
 
-def test_a_connection_beside_is_served_while_a_page_is_loaded(found: dict[str, Any]) -> None:
-    alone, served = found["acknowledged"]
+def test_another_connection_is_served_while_a_page_is_loaded(measured: dict[str, Any]) -> None:
+    alone, served = measured["acknowledged"]
     assert alone == 0
     assert served > 0  # its answer is acknowledged
 
 
-def test_what_is_not_the_page_is_a_fault(found: dict[str, Any]) -> None:
-    assert found["origins"] == "shop has origins on other connections"
-    assert found["misdirected"] == "http status 421 for /"
+def test_what_is_not_the_page_is_a_fault(measured: dict[str, Any]) -> None:
+    assert measured["origins"] == "shop has origins on other connections"
+    assert measured["misdirected"] == "http status 421 for /"
 
 
 if __name__ == "__main__":

@@ -170,8 +170,8 @@ for version in (31, pycurl.CURL_HTTP_VERSION_2):  # 31: HTTP/3 alone, without an
 
 def in_virtual_time(*command: str) -> str:
     """Output of a command in a link of `RTT_MS`, in virtual time: times are those of the link alone."""
-    words = [*CROSSLAYER, "link", "--clock", "virtual", f"rtt-{RTT_MS}", "--", *command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    arguments = [*CROSSLAYER, "link", "--clock", "virtual", f"rtt-{RTT_MS}", "--", *command]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

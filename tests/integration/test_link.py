@@ -50,15 +50,15 @@ def crosslayer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 def _remains() -> list[str]:
     """Processes of a testbed that are still there: the guest, the server, anything told of the private folder."""
-    found = []
+    results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace")
+            command_line = (entry / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if "linux.uml" in words or "/run/crosslayer" in words:
-            found.append(words.replace("\0", " "))
-    return found
+        if "linux.uml" in command_line or "/run/crosslayer" in command_line:
+            results.append(command_line.replace("\0", " "))
+    return results
 
 
 def _interfaces() -> set[str]:
@@ -125,9 +125,9 @@ def test_an_independent_client_resolves_over_every_transport(crosslayer: Run) ->
     script = f"for t in {' '.join(transports)}; do kdig $t @$CROSSLAYER_SERVER www.example.org A; echo '====' $?; done"
     done = crosslayer("link", "local", "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
-    for transport, said in zip(transports, done.stdout.split("====")[:-1], strict=True):
-        assert "status: NOERROR" in said, transport
-        assert re.search(r"^www\.example\.org\.\s.*\sA\s+10\.53\.1\.", said, re.MULTILINE), transport
+    for transport, output in zip(transports, done.stdout.split("====")[:-1], strict=True):
+        assert "status: NOERROR" in output, transport
+        assert re.search(r"^www\.example\.org\.\s.*\sA\s+10\.53\.1\.", output, re.MULTILINE), transport
     assert [line for line in done.stdout.splitlines() if line.startswith("====")] == ["==== 0"] * len(transports)
 
 
@@ -149,7 +149,7 @@ def test_kill_9_leaves_nothing_behind(testbed_machine: None) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
-    assert any("crosslayer-server" in words for words in _remains())
+    assert any("crosslayer-server" in command_line for command_line in _remains())
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()

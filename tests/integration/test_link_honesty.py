@@ -25,7 +25,7 @@ from crosslayer.studies import sized
 from crosslayer.testbed import Testbed, namespaces, network
 
 ROOT = Path(__file__).parents[2]
-WORDS = [sys.executable, "-m", "tests.integration.test_link_honesty"]
+COMMAND = [sys.executable, "-m", "tests.integration.test_link_honesty"]
 LINK = Profile("honest", rtt_ms=20, download_mbit=50, upload_mbit=20)
 WHOLE = {"wire-server": "limit 1100 delay 10ms rate 50mbit", "wire-client": "limit 1100 delay 10ms rate 20mbit"}
 """netem of that link at either end of its wire."""
@@ -85,27 +85,29 @@ def measure() -> dict[str, list[str | None]]:
     """What is said of each of three rounds, the link broken in the second."""
     job: Any = SimpleNamespace(plan=sized("coalescing", "smoke"), campaign="c", profiles={LINK.name: LINK})
     captures = Captures(job.plan, namespaces.ROOT)
-    cell, said = Cell(LINK.name, "example.org"), {}
+    cell, errors = Cell(LINK.name, "example.org"), {}
     with Testbed() as testbed:
         testbed.set_link(LINK)
         for kind in BREAKS:
             measuring: Any = Measuring(kind)
-            found = [rounds._round(job, testbed, measuring, captures, number, cell)[0] for number in range(3)]
-            said[kind] = [rows["tcp_rtts"][0]["error"] for rows in found]
-    return said
+            rounds_rows = [rounds._round(job, testbed, measuring, captures, number, cell)[0] for number in range(3)]
+            errors[kind] = [rows["tcp_rtts"][0]["error"] for rows in rounds_rows]
+    return errors
 
 
 @pytest.fixture(scope="module")
-def said(virtual_clock: list[str]) -> dict[str, list[str | None]]:
-    done = subprocess.run(WORDS, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+def errors(virtual_clock: list[str]) -> dict[str, list[str | None]]:
+    done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[str | None]] = json.loads(done.stdout)
-    return found
+    results: dict[str, list[str | None]] = json.loads(done.stdout)
+    return results
 
 
 @pytest.mark.parametrize("kind", BREAKS)
-def test_the_round_in_which_a_link_breaks_is_flagged_and_no_other(said: dict[str, list[str | None]], kind: str) -> None:
-    before, broken, after = said[kind]
+def test_the_round_in_which_a_link_breaks_is_flagged_and_no_other(
+    errors: dict[str, list[str | None]], kind: str
+) -> None:
+    before, broken, after = errors[kind]
     assert before is after is None
     if kind == "nothing":
         assert broken is None
@@ -116,7 +118,7 @@ def test_the_round_in_which_a_link_breaks_is_flagged_and_no_other(said: dict[str
 
 if __name__ == "__main__":
     if inside():
-        namespaces.enter(WORDS)
+        namespaces.enter(COMMAND)
         print(json.dumps(measure()))
     else:
-        sys.exit(run_attached(WORDS, clock="virtual"))
+        sys.exit(run_attached(COMMAND, clock="virtual"))

@@ -18,13 +18,13 @@ CLIENT = Path(__file__).with_name("coalesced_client.py")
 LOAD_MOST_BYTES = 1_000_000
 
 
-def found_by_tshark(capture: Path, matching: str) -> int:
+def packets_in_tshark(capture: Path, matching: str) -> int:
     """How many packets of a capture tshark finds; the file has all that it is told."""
     tshark = shutil.which("tshark")
     if tshark is None:
         pytest.skip("no tshark here: apt-get install tshark")
-    told = subprocess.run([tshark, "-r", capture, "-Y", matching], capture_output=True, text=True, check=True)
-    return len(told.stdout.splitlines())
+    reported = subprocess.run([tshark, "-r", capture, "-Y", matching], capture_output=True, text=True, check=True)
+    return len(reported.stdout.splitlines())
 
 
 @pytest.mark.alone
@@ -44,21 +44,21 @@ def test_a_command_on_a_link_is_captured(crosslayer: Run, tmp_path: Path) -> Non
     assert "GET /dns-query, early data" in page.read_text(encoding="utf-8")
     assert max(capture.stat().st_size, page.stat().st_size) < LOAD_MOST_BYTES
     from_client = "ip.src == 10.53.0.1 && "
-    assert found_by_tshark(capture, f"{from_client}http3.frame_type == 1") > 1
-    assert found_by_tshark(capture, f"{from_client}quic.long.packet_type == 1 && quic.stream_data") > 0
-    whole = found_by_tshark(capture, f"{from_client}quic")
+    assert packets_in_tshark(capture, f"{from_client}http3.frame_type == 1") > 1
+    assert packets_in_tshark(capture, f"{from_client}quic.long.packet_type == 1 && quic.stream_data") > 0
+    whole = packets_in_tshark(capture, f"{from_client}quic")
     stripped = tmp_path / "stripped.pcapng"
     stripped.write_bytes(capture.read_bytes().replace(b"_TRAFFIC_SECRET", b"_TRAFFIC_NOTHIN"))
-    assert found_by_tshark(stripped, f"{from_client}quic") == whole
-    assert found_by_tshark(stripped, "http3") == 0  # the keys are those in the file, and no others
+    assert packets_in_tshark(stripped, f"{from_client}quic") == whole
+    assert packets_in_tshark(stripped, "http3") == 0  # the keys are those in the file, and no others
 
 
 def test_capturing_changes_nothing_in_virtual_time(virtual_clock: list[str], tmp_path: Path) -> None:
     """One round of every way to a page, with captures and without; and what is kept of each."""
-    words = ["measure", "--study", "one-connection", "--size", "smoke", "--rounds", "1", *virtual_clock]
+    arguments = ["measure", "--study", "one-connection", "--size", "smoke", "--rounds", "1", *virtual_clock]
     loads = {}
     for name, more in (("with", ["--capture", "pcap,qlog"]), ("without", [])):
-        done = run_here(*words, *more, "--out", str(tmp_path / name))
+        done = run_here(*arguments, *more, "--out", str(tmp_path / name))
         assert done.returncode == 0, done.stderr
         loads[name] = pl.read_parquet(tmp_path / name / "resolved_loads/**/*.parquet")
     assert not (tmp_path / "without" / "captures").exists()
@@ -82,7 +82,7 @@ def test_capturing_changes_nothing_in_virtual_time(virtual_clock: list[str], tmp
     shared = next(capture for capture in captures if "one-connection" in capture.name)
     kinds = {file.name.rpartition("_")[2] for file in shared.parent.glob(f"{shared.stem}.*qlog")}
     assert kinds == {"server.sqlog", "client.qlog"}
-    assert found_by_tshark(shared, "ip.src == 10.53.0.1 && http3.frame_type == 1") > 1
+    assert packets_in_tshark(shared, "ip.src == 10.53.0.1 && http3.frame_type == 1") > 1
     listed = run_here("show", str(tmp_path / "with")).stdout.splitlines()
     assert len(listed) == len(captures)
     times = [float(line.split()[0]) for line in listed]

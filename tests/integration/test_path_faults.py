@@ -87,8 +87,8 @@ def measure() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def seen(virtual_clock: list[str]) -> dict[str, Any]:
     """What was measured in a guest."""
-    words = [sys.executable, "-m", __name__, "virtual"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    command = [sys.executable, "-m", __name__, "virtual"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return measured
@@ -130,8 +130,8 @@ CONNECTED = "%{remote_ip} %{time_connect}"
 def test_curl_on_a_path_without_ipv6(virtual_clock: list[str], fault: str, address: str, connected_ms: float) -> None:
     """A lookup, and a connect that comes 200 ms later where nobody answers over IPv6."""
     curl = ["curl", "-sS", "-o", "/dev/null", "-w", CONNECTED, "--cacert", "$CROSSLAYER_CA", "https://www.example.org/"]
-    words = [*CROSSLAYER, "link", "--clock", "virtual", "4g", fault, "--", *curl]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    command = [*CROSSLAYER, "link", "--clock", "virtual", "4g", fault, "--", *curl]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     remote, connected_s = done.stdout.split()
     assert remote == address

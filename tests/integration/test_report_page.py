@@ -48,10 +48,10 @@ def index(tmp_path_factory: pytest.TempPathFactory, dataset: Dataset) -> Path:
             "plt_ms": plt_ms,
         }
         about = About(condition=h3, profile={"rtt_ms": 14.8}, table="page_loads", rows={"page_loads": [row]})
-        place = dataset.folder / "captures" / link / "example.org" / "0"
-        place.mkdir(parents=True, exist_ok=True)
+        path = dataset.folder / "captures" / link / "example.org" / "0"
+        path.mkdir(parents=True, exist_ok=True)
         for ending, content in kept_files(about, [], "").items():
-            (place / f"h3-{h3}{ending}").write_bytes(content)
+            (path / f"h3-{h3}{ending}").write_bytes(content)
     return report.write_report(dataset, folder / "figures").page
 
 
@@ -179,7 +179,7 @@ def test_a_click_on_a_figure_offers_the_loads_behind_it(opened: webdriver.Chrome
         assert "<svg" in (page.parent / href).read_text(encoding="utf-8")
 
 
-def test_the_page_may_not_fetch_even_if_told_to(opened: webdriver.Chrome) -> None:
+def test_the_page_may_not_fetch_even_on_request(opened: webdriver.Chrome) -> None:
     refused = opened.execute_async_script(
         "const done = arguments[0];"
         "document.addEventListener('securitypolicyviolation', event => done(event.effectiveDirective), { once: true });"
@@ -339,11 +339,11 @@ def test_text_has_the_contrast_of_wcag_aa(index: Path, browser: webdriver.Chrome
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
     try:
         browser.get((index.parent / name).as_uri())
-        found = browser.execute_script(CONTRAST)
+        actual = browser.execute_script(CONTRAST)
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert len(found) > 20
-    assert [(text, ratio) for text, ratio in found if ratio < 4.5] == []
+    assert len(actual) > 20
+    assert [(text, ratio) for text, ratio in actual if ratio < 4.5] == []
 
 
 def test_the_report_prints_as_a4_with_text_on_every_page(

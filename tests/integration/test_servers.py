@@ -136,9 +136,9 @@ def test_by_the_virtual_clock_times_are_those_of_the_handshakes(servers: ServerR
 def test_the_files_agree(servers: ServerResults) -> None:
     assert sorted(entry.name for entry in servers.folder.iterdir()) == sorted(FILES)
     assert pq.read_table(servers.folder / "servers.parquet").num_rows == len(servers.cells)
-    told = json.loads((servers.folder / "servers.json").read_text(encoding="utf-8"))
-    assert told["servers"] == list(SERVERS)
-    of_ours = {result["abbr"]: result["result"] for result in told["results"][0]}
+    reported = json.loads((servers.folder / "servers.json").read_text(encoding="utf-8"))
+    assert reported["servers"] == list(SERVERS)
+    of_ours = {result["abbr"]: result["result"] for result in reported["results"][0]}
     assert of_ours["QY"] == servers.result("coalesce", "replay", "DoQ")
     page = (servers.folder / "servers.html").read_text(encoding="utf-8")
     assert all(f">{server}<" in page for server in SERVERS)

@@ -22,8 +22,8 @@ ROUND_TRIPS = {"DoUDP": 0, "DoTCP": 1, "DoQ": 1, "DoH3": 1, "DoT": 2, "DoH": 2}
 def campaign(virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("campaign") / "single-query"
     options = ["--study", "single-query", "--links", ",".join(RTT_MS), "--rounds", str(ROUNDS), "--out", str(folder)]
-    words = [*CROSSLAYER, "measure", *options, *virtual_clock]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    command = [*CROSSLAYER, "measure", *options, *virtual_clock]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -38,9 +38,9 @@ def rows(campaign: Path) -> pl.DataFrame:
 
 
 def kind(rows: pl.DataFrame, condition: str, resumption: str, *protocols: str) -> pl.DataFrame:
-    found = rows.filter(pl.col("protocol").is_in(protocols), condition=condition, resumption=resumption)
-    assert found.height == len(protocols) * len(RTT_MS) * ROUNDS
-    return found
+    actual = rows.filter(pl.col("protocol").is_in(protocols), condition=condition, resumption=resumption)
+    assert actual.height == len(protocols) * len(RTT_MS) * ROUNDS
+    return actual
 
 
 def test_every_condition_is_there_once_in_each_round(rows: pl.DataFrame) -> None:
@@ -50,15 +50,15 @@ def test_every_condition_is_there_once_in_each_round(rows: pl.DataFrame) -> None
 
 
 def test_every_condition_is_what_it_says(rows: pl.DataFrame) -> None:
-    for (protocol, resumption, condition), found in rows.group_by("protocol", "resumption", "condition"):
+    for (protocol, resumption, condition), group in rows.group_by("protocol", "resumption", "condition"):
         if protocol not in ("DoUDP", "DoTCP"):
-            assert (found["session_resumed"] == (resumption != "none")).all()
-            assert set(found["tls_version"]) == {"TLSv1.2" if condition == "tls-1.2" else "TLSv1.3"}
+            assert (group["session_resumed"] == (resumption != "none")).all()
+            assert set(group["tls_version"]) == {"TLSv1.2" if condition == "tls-1.2" else "TLSv1.3"}
         if protocol in ("DoQ", "DoH3"):
-            assert (found["early_data_accepted"] == (resumption == "early-data")).all()
-            assert (found["address_validated"] == (resumption != "none" or condition == "retry")).all()
+            assert (group["early_data_accepted"] == (resumption == "early-data")).all()
+            assert (group["address_validated"] == (resumption != "none" or condition == "retry")).all()
             # A token from the priming connection makes another Retry unnecessary.
-            assert (found["retry_received"] == (condition == "retry" and resumption == "none")).all()
+            assert (group["retry_received"] == (condition == "retry" and resumption == "none")).all()
 
 
 def test_no_handshake_beats_its_round_trips(rows: pl.DataFrame) -> None:

@@ -38,7 +38,7 @@ from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent
 from tests.integration.conftest import Run
 
-WORDS = [sys.executable, "-m", "tests.integration.test_stub"]
+COMMAND = [sys.executable, "-m", "tests.integration.test_stub"]
 NAME = "www.example.org"
 LARGE = "large.example.org"
 RTT_MS = 20.0
@@ -203,16 +203,16 @@ def measure() -> dict[str, Any]:
 
 def other_clients() -> dict[str, str]:
     """What programs that are not ours say: each with its own view of DNS."""
-    said = {}
-    for client, words in {
+    outputs = {}
+    for client, command in {
         "kdig": ["kdig", "@127.0.0.1", NAME, "A"],
         "kdig +tcp": ["kdig", "+tcp", "@127.0.0.1", NAME, "A"],
         "kdig +dnssec": ["kdig", "+dnssec", "@127.0.0.1", NAME, "A"],
         "getent": ["getent", "ahostsv4", NAME],
     }.items():
-        if shutil.which(words[0]):
-            said[client] = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    return said
+        if shutil.which(command[0]):
+            outputs[client] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return outputs
 
 
 # The tests
@@ -225,7 +225,7 @@ def results(virtual_clock: list[str]) -> dict[str, Any]:
     except CrosslayerError as error:
         pytest.skip(str(error))
     done = subprocess.run(
-        WORDS, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=900, check=False
+        COMMAND, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     measured_in_there: dict[str, Any] = json.loads(done.stdout)
@@ -242,36 +242,36 @@ def assert_good(row: Row) -> None:
 def test_sessions_are_kept_reset_resumed_and_forgotten(
     results: dict[str, Any], protocol: Protocol, resumption: Resumption
 ) -> None:
-    found = results[f"{protocol} {resumption}"]
+    actual = results[f"{protocol} {resumption}"]
     connected, encrypted = protocol in CONNECTED, protocol in ENCRYPTED
     for name in ("first", "kept", "resumed", "forgotten"):
-        assert_good(found[name])
-    assert [found[name]["new_connection"] for name in ("first", "kept", "resumed", "forgotten")] == [
+        assert_good(actual[name])
+    assert [actual[name]["new_connection"] for name in ("first", "kept", "resumed", "forgotten")] == [
         connected, False, connected, connected
     ]  # fmt: skip
-    assert found["kept"]["handshake_ms"] == 0
-    assert (found["first"]["client_protocol"], found["kept"]["client_protocol"]) == ("udp", "tcp")
-    assert found["closed"] == [int(connected)] * 2
-    assert found["ticket"] is False
-    assert found["stats"]["connections"] == (3 if connected else 0)
-    assert (found["stats"]["queries"], found["stats"]["failures"]) == (4, 0)
+    assert actual["kept"]["handshake_ms"] == 0
+    assert (actual["first"]["client_protocol"], actual["kept"]["client_protocol"]) == ("udp", "tcp")
+    assert actual["closed"] == [int(connected)] * 2
+    assert actual["ticket"] is False
+    assert actual["stats"]["connections"] == (3 if connected else 0)
+    assert (actual["stats"]["queries"], actual["stats"]["failures"]) == (4, 0)
     resumed = resumption is not Resumption.NONE
-    assert [found[name]["resumed"] for name in ("first", "resumed", "forgotten")] == (
+    assert [actual[name]["resumed"] for name in ("first", "resumed", "forgotten")] == (
         [False, resumed, False] if encrypted else [None] * 3
     )
     early = resumption is Resumption.EARLY_DATA
-    assert [found[name]["early_data"] for name in ("first", "resumed", "forgotten")] == [False, early, False]
-    assert found["resumed"]["early_data_accepted"] is (True if early else None)
+    assert [actual[name]["early_data"] for name in ("first", "resumed", "forgotten")] == [False, early, False]
+    assert actual["resumed"]["early_data_accepted"] is (True if early else None)
 
 
 @pytest.mark.parametrize(("protocol", "resumption"), CONDITIONS)
 def test_the_server_agrees(results: dict[str, Any], protocol: Protocol, resumption: Resumption) -> None:
-    found = results[f"{protocol} {resumption}"]
-    (query,) = found["server"]
+    actual = results[f"{protocol} {resumption}"]
+    (query,) = actual["server"]
     assert query["name"] == f"{NAME}."
     assert query["handshake_complete"] is (resumption is not Resumption.EARLY_DATA)
     if protocol in ENCRYPTED:
-        (connection,) = found["connections"]
+        (connection,) = actual["connections"]
         assert connection["resumed"] is (resumption is not Resumption.NONE)
         assert connection["server_name"] == NAME
         assert connection["early_data"] is (resumption is Resumption.EARLY_DATA)
@@ -279,15 +279,15 @@ def test_the_server_agrees(results: dict[str, Any], protocol: Protocol, resumpti
 
 @pytest.mark.parametrize(("protocol", "resumption"), CONDITIONS)
 def test_phases_take_their_round_trips(results: dict[str, Any], protocol: Protocol, resumption: Resumption) -> None:
-    found = results[f"{protocol} {resumption}"]
+    actual = results[f"{protocol} {resumption}"]
     for name in ("first", "forgotten"):
-        row = found[name]
+        row = actual[name]
         assert row["handshake_ms"] >= 0.99 * HANDSHAKES[protocol] * RTT_MS
         assert row["query_ms"] >= 0.99 * RTT_MS
         assert row["total_ms"] >= row["handshake_ms"] + row["query_ms"]
-    assert found["kept"]["query_ms"] >= 0.99 * RTT_MS
+    assert actual["kept"]["query_ms"] >= 0.99 * RTT_MS
     if resumption is Resumption.EARLY_DATA:
-        assert found["resumed"]["handshake_ms"] == 0
+        assert actual["resumed"]["handshake_ms"] == 0
 
 
 @pytest.mark.parametrize("protocol", Protocol)
@@ -299,40 +299,40 @@ def test_queries_are_padded_where_they_are_encrypted(results: dict[str, Any], pr
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_concurrent_queries_share_one_connection(results: dict[str, Any], protocol: Protocol) -> None:
-    found = results[f"{protocol} concurrent"]
-    assert Counter(found["answers"]) == {"NXDOMAIN": CONCURRENT}
-    assert len(found["rows"]) == CONCURRENT
-    assert all(row["error"] == "" for row in found["rows"])
+    actual = results[f"{protocol} concurrent"]
+    assert Counter(actual["answers"]) == {"NXDOMAIN": CONCURRENT}
+    assert len(actual["rows"]) == CONCURRENT
+    assert all(row["error"] == "" for row in actual["rows"])
     connected = protocol in CONNECTED
-    assert found["stats"]["connections"] == int(connected)
-    assert sum(row["new_connection"] for row in found["rows"]) == int(connected)
-    assert {row["connection"] for row in found["rows"]} == {int(connected)}
+    assert actual["stats"]["connections"] == int(connected)
+    assert sum(row["new_connection"] for row in actual["rows"]) == int(connected)
+    assert {row["connection"] for row in actual["rows"]} == {int(connected)}
     # The link's delay keeps the handshake open while the others come.
-    assert (sum(row["handshake_ms"] > 0 for row in found["rows"]) > 1) is connected
+    assert (sum(row["handshake_ms"] > 0 for row in actual["rows"]) > 1) is connected
 
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_other_clients_resolve_through_it(results: dict[str, Any], protocol: Protocol) -> None:
-    said = results[f"{protocol} clients"]
+    outputs = results[f"{protocol} clients"]
     for client in ("kdig", "kdig +tcp", "kdig +dnssec"):
-        if client in said:
-            assert "status: NOERROR" in said[client]
-            assert "10.53.1." in said[client]
-    assert "10.53.1." in said["getent"]
+        if client in outputs:
+            assert "status: NOERROR" in outputs[client]
+            assert "10.53.1." in outputs[client]
+    assert "10.53.1." in outputs["getent"]
     rows = results[f"{protocol} clients rows"]
-    assert {row["client_protocol"] for row in rows} == ({"udp", "tcp"} if "kdig" in said else {"udp"})
+    assert {row["client_protocol"] for row in rows} == ({"udp", "tcp"} if "kdig" in outputs else {"udp"})
     assert not any(row["error"] for row in rows)
 
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_large_answers_come_over_tcp(results: dict[str, Any], protocol: Protocol) -> None:
-    found = results[f"{protocol} restarts"]
+    actual = results[f"{protocol} restarts"]
     for size in (None, 1232):
-        answer = found[f"large {size}"]["answer"]
+        answer = actual[f"large {size}"]["answer"]
         assert (answer["truncated"], answer["records"]) == (True, [])
         assert answer["edns"] is (size is not None)
     for name in ("large 8192", "large tcp"):
-        row = found[name]
+        row = actual[name]
         assert row["error"] == ""
         assert not row["answer"]["truncated"]
         assert len(row["answer"]["records"][0]) > 4000
@@ -341,18 +341,18 @@ def test_large_answers_come_over_tcp(results: dict[str, Any], protocol: Protocol
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_a_server_that_crashes_and_comes_back(results: dict[str, Any], protocol: Protocol) -> None:
-    found = results[f"{protocol} restarts"]
-    assert_good(found["restarted"])
-    assert found["restarted"]["new_connection"] is (protocol in CONNECTED)
+    actual = results[f"{protocol} restarts"]
+    assert_good(actual["restarted"])
+    assert actual["restarted"]["new_connection"] is (protocol in CONNECTED)
     # Over TCP the kernel says that the server has gone; over QUIC the query itself finds out.
-    assert found["restarted"]["retries"] == int(protocol in QUIC)
-    assert found["down"]["answer"]["rcode"] == found["down"]["rcode"] == "SERVFAIL"
+    assert actual["restarted"]["retries"] == int(protocol in QUIC)
+    assert actual["down"]["answer"]["rcode"] == actual["down"]["rcode"] == "SERVFAIL"
     refused = "timeout" if protocol in QUIC else "connection refused"
     if protocol not in QUIC:
-        assert found["down"]["error"] == refused
+        assert actual["down"]["error"] == refused
     else:
-        assert found["down"]["error"] in (refused, "no sign of life from the upstream")
-    assert_good(found["up"])
+        assert actual["down"]["error"] in (refused, "no sign of life from the upstream")
+    assert_good(actual["up"])
 
 
 @pytest.mark.parametrize("protocol", Protocol)
@@ -396,8 +396,8 @@ def test_a_bad_call_is_one_line(arguments: list[str], message: str, command: lis
         resources.locate("stub")
     except CrosslayerError as error:
         pytest.skip(str(error))
-    words = [sys.executable, "-m", "crosslayer", "stub", *arguments, *command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    call = [sys.executable, "-m", "crosslayer", "stub", *arguments, *command]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -405,7 +405,7 @@ def test_a_bad_call_is_one_line(arguments: list[str], message: str, command: lis
 
 if __name__ == "__main__":
     if inside():
-        namespaces.enter(WORDS)
+        namespaces.enter(COMMAND)
         print(json.dumps(measure()))
     else:
-        sys.exit(run_attached(WORDS, clock="virtual"))
+        sys.exit(run_attached(COMMAND, clock="virtual"))

@@ -64,17 +64,17 @@ def measure() -> dict[str, Any]:
 
 def congestion_control() -> dict[str, str]:
     """What connections use with each algorithm that kernels have, and what a wrong one gives."""
-    found = {}
+    results = {}
     for algorithm in ("reno", "cubic"):
         with Testbed("plain", congestion_control=algorithm), network.far_host(0, algorithm):
-            found[algorithm] = network.congestion_control()
+            results[algorithm] = network.congestion_control()
     with Testbed("plain"):
-        found["the machine's own"] = network.congestion_control()
+        results["the machine's own"] = network.congestion_control()
     try:
         Testbed("plain", congestion_control="nonesuch")
     except TestbedError as error:
-        found["nonesuch"] = str(error)
-    return found
+        results["nonesuch"] = str(error)
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +86,16 @@ def results(testbed_machine: None) -> dict[str, Any]:
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
-def test_tcp_uses_what_it_is_told_at_both_ends(results: dict[str, Any]) -> None:
-    found = results["congestion control"]
-    assert (found["reno"], found["cubic"]) == ("reno", "cubic")
-    assert found["the machine's own"] == Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    assert "TCP cannot use 'nonesuch'" in found["nonesuch"]
-    assert "modprobe tcp_nonesuch" in found["nonesuch"]
+def test_tcp_uses_what_is_configured_at_both_ends(results: dict[str, Any]) -> None:
+    actual = results["congestion control"]
+    assert (actual["reno"], actual["cubic"]) == ("reno", "cubic")
+    assert actual["the machine's own"] == Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    assert "TCP cannot use 'nonesuch'" in actual["nonesuch"]
+    assert "modprobe tcp_nonesuch" in actual["nonesuch"]
 
 
 @pytest.mark.parametrize("call", ["guest, check", "guest, set", "heartbeat, check", "server, command", "server, check"])
@@ -120,15 +120,15 @@ def test_a_signal_ends_a_campaign(testbed_machine: None, tmp_path: Path, number:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
-    said = b""
-    while b"round" not in said:  # the progress bar: it is under way
+    output = b""
+    while b"round" not in output:  # the progress bar: it is under way
         piece = process.stderr.read1()  # type: ignore[attr-defined]
-        assert piece, said
-        said += piece
+        assert piece, output
+        output += piece
     begin = time.monotonic()
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == status, said + stderr
+    assert process.returncode == status, output + stderr
     assert time.monotonic() - begin < 2
     assert b"Traceback" not in stderr
 

@@ -44,13 +44,13 @@ def dataset(
     return Dataset.open(folder / "data", every_round=True)
 
 
-def itself(folder: Path, *words: str) -> pl.DataFrame:
+def itself(folder: Path, *arguments: str) -> pl.DataFrame:
     """Loads in a browser that asks by itself: two rounds of a cell."""
     plan = folder / "plan.toml"
     plan.write_text(
         f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 2\n[options]\nresolver = "browser"\n'
     )
-    command = [*CROSSLAYER, "measure", "--plan", str(plan), *words, "--out", str(folder / "itself")]
+    command = [*CROSSLAYER, "measure", "--plan", str(plan), *arguments, "--out", str(folder / "itself")]
     subprocess.run(command, check=True, capture_output=True, timeout=900)
     return loads(Dataset.open(folder / "itself", every_round=True))
 

@@ -52,9 +52,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         kept |= dict(zip(names, values, strict=True))
         kept["PATH"] = f"{Path(go).parent}{os.pathsep}{kept['PATH']}"
 
-    def run(*words: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [folder / "venv" / "bin" / "crosslayer", *words],
+            [folder / "venv" / "bin" / "crosslayer", *arguments],
             cwd=here,
             env=kept | {"HOME": str(home)},
             capture_output=True,
@@ -116,7 +116,7 @@ def test_it_builds_its_programs_and_measures(installed: Any) -> None:
         assert after[name]["detail"].endswith("(crosslayer setup)")
 
     done = installed("measure", "--size", "smoke", "--out", "smoke", timeout_s=900)
-    if done.returncode == 3:
+    if done.returncode == 3 and not os.environ.get("CROSSLAYER_CAN_MEASURE"):
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     done = installed("report", "smoke", "--out", "report-of-smoke")

@@ -108,8 +108,8 @@ def _bound() -> set[str]:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/ns/net").readlink() == mine:
                 for link in Path(f"/proc/{pid}/fd").iterdir():
-                    if found := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink())):
-                        sockets.add(found[1])
+                    if match := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink())):
+                        sockets.add(match[1])
     lines = set()
     for table in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6", "packet"):
         with contextlib.suppress(OSError):

@@ -35,10 +35,10 @@ def test_a_campaign_on_jobs_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "lib"), str(ROOT)]))
     monkeypatch.chdir(tmp_path)
-    said: list[str] = []
+    messages: list[str] = []
     nobody: Any = None
     with connected(None, "slurm", workers=1, clock="virtual") as client:
-        source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
-        run.measure(sleeping.a_plan(4), tmp_path / "out", nobody, load_profiles(), say=said.append, source=source)
+        source = dask_executor(client, clock="virtual", hooks=sleeping.HOOKS)
+        run.measure(sleeping.a_plan(4), tmp_path / "out", nobody, load_profiles(), say=messages.append, source=source)
     check_whole(tmp_path / "out", 4)
-    assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said), said
+    assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in messages), messages

@@ -47,7 +47,7 @@ PROGRAMS = {
 class Scenario:
     """A plan, and what is killed while it is measured."""
 
-    words: tuple[str, ...]
+    options: tuple[str, ...]
     rounds: int
     """More than there are kills that let one end in between."""
     kills: dict[str, int]
@@ -55,7 +55,7 @@ class Scenario:
 
     @property
     def command(self) -> list[str]:
-        return [*CROSSLAYER, "measure", *self.words, "--rounds", str(self.rounds), "--seed", "1"]
+        return [*CROSSLAYER, "measure", *self.options, "--rounds", str(self.rounds), "--seed", "1"]
 
 
 _EACH = {"SIGINT": 3, "SIGTERM": 3}
@@ -90,33 +90,33 @@ Alive = dict[int, tuple[str, list[str]]]
 
 def _processes() -> tuple[Alive, dict[int, int]]:
     """Every process that has not ended, and the parent of each."""
-    found: Alive = {}
+    results: Alive = {}
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):
             fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
-            words = (entry / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+            command_line = (entry / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
             if fields[0] != "Z":
                 parents[int(entry.name)] = int(fields[1])
-                found[int(entry.name)] = (fields[19], words)
-    return found, parents
+                results[int(entry.name)] = (fields[19], command_line)
+    return results, parents
 
 
 def _descendants(root: int) -> Alive:
     """Every process below `root` and itself, in whatever namespaces, by the numbers it has out here."""
-    found, parents = _processes()
+    alive, parents = _processes()
     below = {root}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
-    return {pid: found[pid] for pid in below if pid in found}
+    return {pid: alive[pid] for pid in below if pid in alive}
 
 
 def _victim(name: str, alive: Alive, draw: random.Random) -> int | None:
     """A process of that program; of a Chromium its first, which the others belong to. None where none runs."""
     pids = [
         pid
-        for pid, (_, words) in alive.items()
-        if Path(words[0]).name in PROGRAMS[name] and not any(word.startswith("--type=") for word in words)
+        for pid, (_, command_line) in alive.items()
+        if Path(command_line[0]).name in PROGRAMS[name] and not any(word.startswith("--type=") for word in command_line)
     ]
     if name == "guest":
         return draw.choice(sorted(pids)) if pids else None
@@ -133,13 +133,13 @@ def needs_the_guest() -> None:
 
 def _namespaces(pids: Iterable[int]) -> set[str]:
     """Namespaces that these processes are in."""
-    found = set()
+    names = set()
     for pid in pids:
         with contextlib.suppress(OSError):
-            found |= {
+            names |= {
                 str((Path("/proc") / str(pid) / "ns" / kind).readlink()) for kind in ("net", "mnt", "pid", "user")
             }
-    return found
+    return names
 
 
 def _left(alive: Alive, namespaces: set[str]) -> list[str]:
@@ -147,8 +147,8 @@ def _left(alive: Alive, namespaces: set[str]) -> list[str]:
     now, _ = _processes()
     same = [pid for pid, known in now.items() if alive.get(pid) == known]
     return [
-        " ".join(words)
-        for pid, (_, words) in now.items()
+        " ".join(command_line)
+        for pid, (_, command_line) in now.items()
         if pid in same or (namespaces and _namespaces([pid]) & namespaces)
     ]
 
@@ -267,16 +267,18 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
     kills: Counter[str] = Counter()
     lost = resumed = 0
     while coming:
-        before, said, by_us, hit = _rounds(killed), _log(killed).stat().st_size, False, False
+        before, log_bytes, by_us, hit = _rounds(killed), _log(killed).stat().st_size, False, False
         assert before < whole, f"the plan was over with {coming} still to be killed"
         resumed += 1
         process = _start(scenario, killed, temporary)
-        while process.poll() is None and _log(killed).stat().st_size == said:  # until the progress bar, Python imports
+        while (
+            process.poll() is None and _log(killed).stat().st_size == log_bytes
+        ):  # until the progress bar, Python imports
             time.sleep(0.01)
         longest_s = first_s
         while coming and not by_us:
-            rounds = _done(_log(killed), said) + draw.randrange(2)
-            _wait(process, _log(killed), said, rounds, draw.uniform(0, longest_s if rounds == 0 else round_s))
+            rounds = _done(_log(killed), log_bytes) + draw.randrange(2)
+            _wait(process, _log(killed), log_bytes, rounds, draw.uniform(0, longest_s if rounds == 0 else round_s))
             if process.poll() is not None:
                 break
             alive = _descendants(process.pid)
@@ -295,9 +297,9 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
                 continue
             kills[coming.pop(0)] += 1
         # Before its first round and twice in one, it ends and says so, to be started again.
-        said_last = _log(killed).read_text(encoding="utf-8")[-2000:]
-        assert by_us or process.wait() in ({0, 1, 3} if hit else {0}), said_last
-        assert "Traceback" not in said_last
+        last_log = _log(killed).read_text(encoding="utf-8")[-2000:]
+        assert by_us or process.wait() in ({0, 1, 3} if hit else {0}), last_log
+        assert "Traceback" not in last_log
         assert _machine() == machine
         lost += max(0, before - _rounds(killed))
     assert _start(scenario, killed, temporary).wait() == 0
@@ -330,9 +332,9 @@ def test_a_disk_that_fills_up_keeps_what_was_measured(testbed_machine: None, tmp
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f"mount -t tmpfs -o size={DISK_BYTES} tmpfs {disk} && echo ready && exec sleep 86400"
-    words = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c", mount]
+    command = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c", mount]
     folder, filler = disk / "campaign", disk / "filler"
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder, contextlib.ExitStack() as end:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder, contextlib.ExitStack() as end:
         end.callback(holder.kill)
         assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
@@ -375,7 +377,7 @@ def test_a_clock_that_is_set_costs_rounds_in_flight_alone(tmp_path: Path) -> Non
     needs_the_guest()
     if os.geteuid() != 0:
         pytest.skip("only root is root in a guest, and may set its clock")
-    said = {}
+    outputs = {}
     for name, setting in (
         ("plain", ""),
         ("set", f"while sleep {SET_EVERY_S}; do date -s '+1 hour'; sleep {SET_EVERY_S}; date -s '-1 hour'; done & "),
@@ -385,11 +387,11 @@ def test_a_clock_that_is_set_costs_rounds_in_flight_alone(tmp_path: Path) -> Non
             "import pathlib, sys; from crosslayer.guest import run_attached; writable = [pathlib.Path(sys.argv[2])]; "
             "sys.exit(run_attached(['/bin/sh', '-c', sys.argv[1]], clock='virtual', writable=writable))"
         )
-        words = [sys.executable, "-c", program, script, str(tmp_path)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-c", program, script, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        said[name] = done.stderr.count("clock was set by")
-    assert said["plain"] == 0 < said["set"]
+        outputs[name] = done.stderr.count("clock was set by")
+    assert outputs["plain"] == 0 < outputs["set"]
     _same_rows(tmp_path / "set", tmp_path / "plain")
     _same_times(tmp_path / "set", tmp_path / "plain")
     sizes = ["query_sent_bytes", "handshake_sent_bytes"]  # packets are told apart by their times
@@ -399,4 +401,4 @@ def test_a_clock_that_is_set_costs_rounds_in_flight_alone(tmp_path: Path) -> Non
     ranges = [rows.group_by(keys).agg(pl.col(sizes).median()).sort(keys) for rows in (plain, other)]
     assert ranges[0].equals(ranges[1])
     assert other.select(sizes).null_count().sum_horizontal().item() == 0
-    print(f"\nclock: set {said['set']} times while a round was measured; each of those was measured again")
+    print(f"\nclock: set {outputs['set']} times while a round was measured; each of those was measured again")

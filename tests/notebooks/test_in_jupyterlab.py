@@ -55,9 +55,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     for name in ("data", "lib", "tests"):
         (folder / name).symlink_to(ROOT / name)
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     token = secrets.token_hex(16)
     settings = folder / "settings"
     user = {"HOME": str(folder), "JUPYTERLAB_SETTINGS_DIR": str(settings), "JUPYTER_PREFER_ENV_PATH": "1"}

@@ -115,10 +115,10 @@ def test_papermill_itself_refuses_an_unknown_parameter(tmp_path: Path) -> None:
     """As a user types it, on a notebook of one study too."""
     for name in ("run_all", "question_key_share"):
         command = [sys.executable, "-m", "papermill", f"notebooks/{name}.ipynb", str(tmp_path / "out.ipynb")]
-        said = subprocess.run([*command, "-p", "profil", "x"], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert said.returncode != 0
-        assert "NotebookError: parameters: unknown parameter profil." in said.stderr
-        assert "Parameters are: campaign, " in said.stderr
+        output = subprocess.run([*command, "-p", "profil", "x"], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert output.returncode != 0
+        assert "NotebookError: parameters: unknown parameter profil." in output.stderr
+        assert "Parameters are: campaign, " in output.stderr
 
 
 def test_a_dataset_that_is_not_there_stops_run_all(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A study as CONTRIBUTING.md tells to add one: what one transport takes on one link."""
+"""A study as in the recipe of CONTRIBUTING.md: what one transport takes on one link."""
 
 from crosslayer.study import question
 
@@ -7,7 +7,6 @@ STUDY = question(
     asks="How long does it take?",
     heading="A toy",
     lead="What one transport takes on one link.",
-    notebook="toy",
     links=("fiber",),
     pages=("example.org",),
     rounds=(3, 8, 100),

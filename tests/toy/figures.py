@@ -18,5 +18,7 @@ def toy(frame: pl.DataFrame) -> alt.Chart:
 
 
 FIGURES = (
-    Figure(name="toy-exchange", title="A toy", notebook="toy", caption="What it takes.", data=toy_data, chart=toy),
+    Figure(
+        name="toy-exchange", title="A toy", notebook="question_toy", caption="What it takes.", data=toy_data, chart=toy
+    ),
 )

@@ -146,7 +146,7 @@ def test_a_slow_answer_does_not_delay_the_next_query(slow: Echo) -> None:
     assert len({query.answer[:2] for query in asked}) == 10
 
 
-def test_a_query_without_an_answer_is_waited_for_and_told() -> None:
+def test_a_query_without_an_answer_is_waited_for_and_reported() -> None:
     server = Echo(0.0, every=2)
     askers = [dns.Asker(server.address), dns.Asker(server.address)]
     begun = time.monotonic()
@@ -239,11 +239,11 @@ def test_means_and_variances_are_those_of_the_rows_within_their_intervals() -> N
         {"campaign": "c", "host": "", "round": [n // 20 for n in range(640)], "group": ["g"] * 640, "value": values}
     )
     for statistic, true, exact in (("mean", 248, values.mean()), ("variance", 4, values.var(ddof=1))):
-        found = metrics.moments(rows, "value", ["group"], statistic).row(0, named=True)
-        assert (found["n"], found["rounds"]) == (640, 32)
-        assert found["value"] == pytest.approx(exact)
-        assert found["low"] < true < found["high"]
-        assert found["high"] - found["low"] < 0.35 * true
+        actual = metrics.moments(rows, "value", ["group"], statistic).row(0, named=True)
+        assert (actual["n"], actual["rounds"]) == (640, 32)
+        assert actual["value"] == pytest.approx(exact)
+        assert actual["low"] < true < actual["high"]
+        assert actual["high"] - actual["low"] < 0.35 * true
     few = metrics.moments(rows.filter(pl.col("round") < 5), "value", ["group"], "mean").row(0, named=True)
     assert few["low"] is None
 
@@ -257,10 +257,10 @@ def test_only_queries_that_were_what_they_were_meant_to_be_count() -> None:
     ).lazy()
     # A kept connection that was lost and made anew counts, with what that took.
     for connection, lost in (("kept", {2}), ("new", {0, 2}), ("0-rtt", {1, 2})):
-        found = metrics.paced(spoilt, connection).collect()
-        assert set(found["round"]) == set(range(ROUNDS)) - lost
-        assert set(found["role"]) == {"measured"}
-        assert set(found["connection_mode"]) == {connection}
+        actual = metrics.paced(spoilt, connection).collect()
+        assert set(actual["round"]) == set(range(ROUNDS)) - lost
+        assert set(actual["role"]) == {"measured"}
+        assert set(actual["connection_mode"]) == {connection}
 
 
 def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing() -> None:
@@ -273,8 +273,8 @@ def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing
         if drawing.table is not None:
             assert drawing.table.height
     pace = FIGURES["paced-link"]
-    said = pace.verdict(pace.data(of)) if pace.verdict else ""
-    assert said.startswith("18 of 18 means")
+    verdict = pace.verdict(pace.data(of)) if pace.verdict else ""
+    assert verdict.startswith("18 of 18 means")
     means = FIGURES["table1-means"].data(of)
     doq = means.filter(link="twente-au", protocol="DoQ", source="measured").row(0, named=True)
     assert doq["value"] == pytest.approx(248.8, abs=0.05)
@@ -283,15 +283,15 @@ def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing
     assert shares["percent"].to_list() == pytest.approx([100.0] * 24)
 
 
-def test_a_transport_that_is_too_slow_is_told_of() -> None:
+def test_a_transport_that_is_too_slow_is_reported() -> None:
     slow = pl.col("response_ms") + pl.when(pl.col("link") == "twente-eu", pl.col("protocol") == "DoT").then(
         3
     ).otherwise(0)
     pace = FIGURES["paced-link"]
     assert pace.verdict is not None
-    said = pace.verdict(pace.data(inputs(queries().with_columns(response_ms=slow))))
-    assert said.startswith("17 of 18 means")
-    assert "DoT on EU with +3.0" in said
+    verdict = pace.verdict(pace.data(inputs(queries().with_columns(response_ms=slow))))
+    assert verdict.startswith("17 of 18 means")
+    assert "DoT on EU with +3.0" in verdict
 
 
 def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
@@ -325,8 +325,8 @@ def test_checks_ask_for_what_the_claims_name() -> None:
     table = verdicts(queries(noise_ms=0.01))
     for row in (row for row in table.values() if row["paper"] == "BATENBURG22"):
         if row["section_or_figure"] == "Table 1":
-            protocol, place = row["scope"].split("; ")
-            link = {"Local": "twente-local", "EU": "twente-eu", "US": "twente-us", "AU": "twente-au"}[place]
+            protocol, location = row["scope"].split("; ")
+            link = {"Local": "twente-local", "EU": "twente-eu", "US": "twente-us", "AU": "twente-au"}[location]
             assert row["ours"] == pytest.approx(RTT_MS[link] + PROCESSING_MS[protocol], abs=0.01)
         if row["section_or_figure"] == "Table 2":
             assert row["ours"] == pytest.approx(0.0001, rel=0.5)

@@ -28,18 +28,18 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_pair_of_one_version_is_taken(path: Path) -> None:
     browser = _program(path, "chromium", "echo Chromium 156.0.1.2 built on Debian")
     driver = _program(path, "chromedriver", "echo 'ChromeDriver 156.0.9.9 (abc)'")
-    found = find_browser()
-    assert (found.browser, found.browser_version) == (str(browser), "156.0.1.2")
-    assert (found.driver, found.driver_version) == (str(driver), "156.0.9.9")
-    assert found.versions == {"chromium": "156.0.1.2", "chromedriver": "156.0.9.9"}
+    actual = find_browser()
+    assert (actual.browser, actual.browser_version) == (str(browser), "156.0.1.2")
+    assert (actual.driver, actual.driver_version) == (str(driver), "156.0.9.9")
+    assert actual.versions == {"chromium": "156.0.1.2", "chromedriver": "156.0.9.9"}
 
 
 def test_firefox_needs_no_driver(path: Path) -> None:
     with pytest.raises(BrowserError, match="there is no Firefox"):
         find_browser("firefox")
     browser = _program(path, "firefox", "echo Mozilla Firefox 153.7.0esr")
-    found = find_browser("firefox")
-    assert (found.browser, found.versions) == (str(browser), {"firefox": "153.7.0"})
+    actual = find_browser("firefox")
+    assert (actual.browser, actual.versions) == (str(browser), {"firefox": "153.7.0"})
 
 
 def test_the_snap_is_passed_over_for_chrome_and_refused_alone(path: Path) -> None:

@@ -14,7 +14,7 @@ from crosslayer.dns import Protocol
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, SEARCH
-from crosslayer.studies.certificates.measure import SIZES, Brought, Certificates, Kind
+from crosslayer.studies.certificates.measure import SIZES, Brought, CertificateKind, CertificateSizes
 from crosslayer.studies.certificates.metrics import steps
 from crosslayer.studies.certificates.visits import Visit
 from crosslayer.vocabulary import Sharing
@@ -22,25 +22,25 @@ from crosslayer.vocabulary import Sharing
 STUDY = STUDIES["certificates"]
 RTT_MS = {"fiber": 14.77, "dsl": 42.36, "4g": 91.85}
 ROUNDS = 6
-DOQ = Kind(Protocol.DOQ, Brought.NEITHER)
+DOQ = CertificateKind(Protocol.DOQ, Brought.NEITHER)
 STEP_AT = {"DoQ": 3300, "DoH3": 3300, "DoT": 14100, "DoH": 14100}
 
 
-class Searching(Certificates):
+class Searching(CertificateSizes):
     """Its exchanges take a round-trip more from a size on, and grow a little before."""
 
     def __init__(self, step_at: int, failing: int = 0) -> None:
         self.step_at, self.failing = step_at, failing
 
-    def _exchange(self, kind: Kind, size: int, name: str) -> dict[str, Any]:
+    def _exchange(self, kind: CertificateKind, size: int, name: str) -> dict[str, Any]:
         error = "timeout" if size == self.failing else None
         return {"total_ms": 200 + size / 1000 + 100 * (size >= self.step_at), "error": error}
 
 
 @pytest.mark.parametrize("step_at", [737, 1500, 3310, 14100, 22000])
 def test_a_search_ends_between_the_sizes_around_the_step(step_at: int) -> None:
-    found = list(Searching(step_at)._search(DOQ, "example.org", rtt_ms=100))
-    asked = [row["server_certificate_bytes"] for row in found]
+    result = list(Searching(step_at)._search(DOQ, "example.org", rtt_ms=100))
+    asked = [row["server_certificate_bytes"] for row in result]
     assert len(set(asked)) == len(asked) <= 14
     below, above = (max(s for s in asked if s < step_at), min(s for s in asked if s >= step_at))
     assert above - below <= 16
@@ -104,7 +104,7 @@ def campaign(overshoot: int = 0) -> dict[str, pl.LazyFrame]:
                             late = (size > 3300 and not ticket and not token) * (1 + (sharing is Sharing.SEPARATE))
                             at = (4 - (sharing is Sharing.SHARED) - ticket + late) * RTT_MS[link] + number * 1e-3
                             moments = ("resolved_ms", "response_start_ms", "document_ms", "load_complete_ms")
-                            times = {name: at + 0.1 * place * RTT_MS[link] for place, name in enumerate(moments)}
+                            times = {name: at + 0.1 * index * RTT_MS[link] for index, name in enumerate(moments)}
                             row = {
                                 "campaign": "c",
                                 "host": "",
@@ -131,15 +131,15 @@ class Tables:
 
 
 def verdicts(frames: dict[str, pl.LazyFrame]) -> dict[str, str]:
-    found = claims.check(Tables(frames), STUDY.claims, published.load().claims, elsewhere={})
-    return dict(found.filter(pl.col("claim_id").str.starts_with("CERT")).select("claim_id", "verdict").iter_rows())
+    judged = claims.check(Tables(frames), STUDY.claims, published.load().claims, elsewhere={})
+    return dict(judged.filter(pl.col("claim_id").str.starts_with("CERT")).select("claim_id", "verdict").iter_rows())
 
 
-def test_a_step_is_found_with_its_height_and_its_distance_from_the_limit() -> None:
+def test_a_step_is_measured_with_its_height_and_its_distance_from_the_limit() -> None:
     frames = campaign(overshoot=200)
-    found = steps(frames["dns_exchanges"], frames["link_checks"]).filter(pl.col("round") == 0).collect()
-    assert found.height == len(RTT_MS) * len(STEP_AT)
-    for row in found.iter_rows(named=True):
+    results = steps(frames["dns_exchanges"], frames["link_checks"]).filter(pl.col("round") == 0).collect()
+    assert results.height == len(RTT_MS) * len(STEP_AT)
+    for row in results.iter_rows(named=True):
         step, limit, datagram = (3300, 3600, 1280) if row["protocol"] in ("DoQ", "DoH3") else (14100, 14480, 1448)
         assert (row["below"], row["above"]) == (step - 10, step + 2)
         assert row["height_rtt"] == pytest.approx(1.0, abs=0.001)
@@ -148,7 +148,7 @@ def test_a_step_is_found_with_its_height_and_its_distance_from_the_limit() -> No
         assert row["expected"] == step - 10 - 190
 
 
-def test_a_search_that_failed_or_found_no_step_has_none() -> None:
+def test_a_search_that_failed_or_has_no_step_has_none() -> None:
     frames = campaign()
     checks = frames["link_checks"]
     failing = frames["dns_exchanges"].with_columns(
@@ -160,9 +160,9 @@ def test_a_search_that_failed_or_found_no_step_has_none() -> None:
 
 
 def test_claims_follow_the_numbers() -> None:
-    found = verdicts(campaign())
-    assert {name for name, verdict in found.items() if verdict == "not measured"} == {"CERT17", "CERT19", "CERT20"}
-    assert set(found.values()) == {"reproduced", "not measured"}
+    judged = verdicts(campaign())
+    assert {name for name, verdict in judged.items() if verdict == "not measured"} == {"CERT17", "CERT19", "CERT20"}
+    assert set(judged.values()) == {"reproduced", "not measured"}
     assert verdicts(campaign(overshoot=2000))["CERT1"] == "not reproduced"
 
 
@@ -178,9 +178,9 @@ def test_figures_are_drawn_and_say_what_a_certificate_costs() -> None:
     for drawing in drawings.values():
         valid(drawing)
         assert drawing.table is not None
-    said = {name: drawing.verdict or "" for name, drawing in drawings.items()}
-    assert "4G: 1.013 [1.013, 1.013] RTT over DoQ, 1.013 [1.013, 1.013] RTT over DoT" in said["certificate-sizes"]
+    texts = {name: drawing.verdict or "" for name, drawing in drawings.items()}
+    assert "4G: 1.013 [1.013, 1.013] RTT over DoQ, 1.013 [1.013, 1.013] RTT over DoT" in texts["certificate-sizes"]
     assert (
         "4G: 2.000 [2.000, 2.000] RTT on two connections, 1.000 [1.000, 1.000] RTT on one"
-        in said["certificate-one-connection"]
+        in texts["certificate-one-connection"]
     )

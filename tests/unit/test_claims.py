@@ -97,10 +97,10 @@ def test_every_result_of_every_paper_is_listed_once_and_in_order(results: pl.Dat
 def test_cells_of_fig_8_are_those_their_claims_name(as_published: Dataset, results: pl.DataFrame) -> None:
     """Each must ask for the cell in its claim's scope."""
     campaign = observed(as_published)
-    for place in range(45):
-        claim = results.row(by_predicate=pl.col("claim_id") == f"T{223 + place}", named=True)
+    for index in range(45):
+        claim = results.row(by_predicate=pl.col("claim_id") == f"T{223 + index}", named=True)
         combination, page, link = claim["scope"].split("; ")
-        asked = tnsm24.CHECKS[f"T{223 + place}"].run(campaign, float(claim["value"])).estimate
+        asked = tnsm24.CHECKS[f"T{223 + index}"].run(campaign, float(claim["value"])).estimate
         plt, base = (median(name, page).on(link)(campaign).value for name in (combination, "DoUDP + H3 1-RTT"))
         assert asked is not None
         assert asked.value == pytest.approx((plt / base - 1) * 100)
@@ -155,8 +155,8 @@ def test_a_cause_has_numbers_of_ours_or_calls_itself_a_guess(as_published: Datas
         checks.by_id(one, causes={"The browser is faster.": "T001"})
     campaign = tnsm24.CLAIMS.observed(**{name: as_published.table(name) for name in tnsm24.CLAIMS.tables})
     exchange = tnsm24.exchange("DoUDP")
-    said = checks.Cause("It takes {0} RTT.", (exchange,)).filled(campaign)
-    assert said == f"It takes {exchange(campaign).value:.2f} RTT."
+    text = checks.Cause("It takes {0} RTT.", (exchange,)).filled(campaign)
+    assert text == f"It takes {exchange(campaign).value:.2f} RTT."
     lacking = checks.Cause("It takes {0} RTT.", (exchange.on("moon"),)).filled(campaign)
     assert lacking == "A guess, for which this campaign lacks the numbers: It takes ? RTT."
 
@@ -180,9 +180,9 @@ def test_arithmetic_goes_along_every_resample() -> None:
         (four / two - 1, 1.0, (0.678, 1.905)),
         (four.over(two), 100.0, (67.8, 190.5)),
     ):
-        found = measure(None)  # type: ignore[arg-type]
-        assert found.value == pytest.approx(value)
-        assert found.interval == pytest.approx(interval, rel=0.02, abs=0.1)
+        results = measure(None)  # type: ignore[arg-type]
+        assert results.value == pytest.approx(value)
+        assert results.interval == pytest.approx(interval, rel=0.02, abs=0.1)
 
 
 def test_intervals_are_those_of_the_figures(as_published: Dataset, verdicts: pl.DataFrame) -> None:
@@ -207,11 +207,11 @@ def test_another_truth_is_not_reproduced(as_published: Dataset) -> None:
     loads = as_published.table("page_loads").with_columns(
         h3=pl.col("h3").replace({"1-rtt": "0-rtt", "0-rtt": "1-rtt"}), early_data_accepted=True
     )
-    found = check(as_published, dns_exchanges=swapped, page_loads=loads)
+    judged = check(as_published, dns_exchanges=swapped, page_loads=loads)
     for claim in ("T005", "T085", "T122", "T147", "T079", "T090", "T215", "T141", "T210"):
-        assert row(found, claim)["verdict"] == "not reproduced", row(found, claim)
-    assert row(found, "T082")["verdict"] == "not reproduced"
-    assert row(found, "T077")["verdict"] == "reproduced"  # DoUDP is untouched
+        assert row(judged, claim)["verdict"] == "not reproduced", row(judged, claim)
+    assert row(judged, "T082")["verdict"] == "not reproduced"
+    assert row(judged, "T077")["verdict"] == "reproduced"  # DoUDP is untouched
 
 
 def constant(value: float, low: float, high: float, rounds: int = 30) -> Measure:
@@ -271,21 +271,21 @@ def test_a_plt_in_ms_has_no_direction() -> None:
     assert run(tnsm24.absolute_ms, constant(300.0, 290.0, 310.0), 630.0).verdict == Verdict.NOT_REPRODUCED
 
 
-def test_an_interval_that_reaches_beyond_the_tolerance_is_said() -> None:
+def test_an_interval_that_reaches_beyond_the_tolerance_is_reported() -> None:
     assert "reaches across" in run(tnsm24.in_percent, constant(10.0, 1.0, 19.0), 10.0).why
     assert "reaches" not in run(tnsm24.in_percent, constant(10.0, 9.0, 11.0), 10.0).why
 
 
 def test_a_duration_is_judged_by_its_round_trips_and_by_what_is_beyond_them() -> None:
-    def places(ours: float, width: float = 0.001) -> tuple[str, str]:
+    def verdict_of(ours: float, width: float = 0.001) -> tuple[str, str]:
         outcome = run(tnsm24.trips(2), constant(ours, ours - width, ours + width), 2.2)
         return outcome.round_trips, outcome.overhead
 
-    assert places(2.21) == ("yes", "yes")
-    assert places(2.1) == ("yes", "no")
-    assert places(2.2, 0.06) == ("yes", "inconclusive")
-    assert places(3.2) == ("no", "no")
-    assert places(2.97, 0.1) == ("inconclusive", "no")
+    assert verdict_of(2.21) == ("yes", "yes")
+    assert verdict_of(2.1) == ("yes", "no")
+    assert verdict_of(2.2, 0.06) == ("yes", "inconclusive")
+    assert verdict_of(3.2) == ("no", "no")
+    assert verdict_of(2.97, 0.1) == ("inconclusive", "no")
     assert run(tnsm24.in_rtts, constant(2.2, 2.1, 2.3), 2.2).round_trips == ""
     assert run(tnsm24.trips(2), constant(2.0, 1.9, 2.1), 2.0).overhead == ""  # a count of round-trips has none
 
@@ -366,79 +366,79 @@ def test_tolerances(tolerance: Tolerance, published_value: float, allowed: float
 
 
 def test_without_0_rtt_loads_only_their_claims_are_not_measured(tmp_path: Path) -> None:
-    found = small(tmp_path, h3=["1-rtt"], rounds=8)
-    assert row(found, "T049")["verdict"] == "not measured"
-    assert "H3 0-RTT until request" in str(row(found, "T049")["why"])
+    judged = small(tmp_path, h3=["1-rtt"], rounds=8)
+    assert row(judged, "T049")["verdict"] == "not measured"
+    assert "H3 0-RTT until request" in str(row(judged, "T049")["why"])
     for claim in ("T005", "T058", "T139", "T148", "T156", "T195", "T203", "T220", "T223"):
-        assert row(found, claim)["verdict"] == "not measured"
-        assert row(found, claim)["ours"] is None
-    assert row(found, "T050")["verdict"] != "not measured"
-    assert row(found, "T155")["verdict"] != "not measured"
+        assert row(judged, claim)["verdict"] == "not measured"
+        assert row(judged, claim)["ours"] is None
+    assert row(judged, "T050")["verdict"] != "not measured"
+    assert row(judged, "T155")["verdict"] != "not measured"
 
 
 def test_0_rtt_that_the_server_did_not_see_counts_as_missing(as_published: Dataset) -> None:
     refused = as_published.table("page_loads").with_columns(early_data_accepted=False)
-    found = check(as_published, page_loads=refused)
-    assert row(found, "T049")["verdict"] == "not measured"
+    judged = check(as_published, page_loads=refused)
+    assert row(judged, "T049")["verdict"] == "not measured"
 
 
 def test_one_link_gives_no_number_over_all_links(tmp_path: Path) -> None:
-    found = small(tmp_path, links=["fiber"], rounds=8)
+    judged = small(tmp_path, links=["fiber"], rounds=8)
     for claim in ("T050", "T079", "T086", "T103", "T116", "T122", "T126", "T148", "T191", "T196"):
-        assert row(found, claim)["verdict"] == "not measured", row(found, claim)
-        assert row(found, claim)["ours"] is None
-    assert "cable" in str(row(found, "T079")["why"])
-    assert row(found, "T090")["verdict"] == "reproduced"
+        assert row(judged, claim)["verdict"] == "not measured", row(judged, claim)
+        assert row(judged, claim)["ours"] is None
+    assert "cable" in str(row(judged, "T079")["why"])
+    assert row(judged, "T090")["verdict"] == "reproduced"
 
 
 def test_one_round_gives_no_number_at_all(tmp_path: Path) -> None:
-    found = small(tmp_path, rounds=1)
-    assert found["verdict"].unique().to_list() == ["not measured"]
-    assert found["ours"].null_count() == found.height
-    assert "Only 1 round measured" in str(row(found, "T079")["why"])
+    judged = small(tmp_path, rounds=1)
+    assert judged["verdict"].unique().to_list() == ["not measured"]
+    assert judged["ours"].null_count() == judged.height
+    assert "Only 1 round measured" in str(row(judged, "T079")["why"])
 
 
 @pytest.mark.parametrize("rounds", [FEWEST_ROUNDS, metrics.MIN_ROUNDS - 1])
 def test_few_rounds_give_numbers_without_intervals_and_no_proven_ordering(tmp_path: Path, rounds: int) -> None:
-    found = small(tmp_path, rounds=rounds)
-    assert found["low"].null_count() == found["high"].null_count() == found.height
-    assert row(found, "T079")["verdict"] == "inconclusive"
-    assert row(found, "T079")["rounds_needed"] == metrics.MIN_ROUNDS
-    assert f"(too few rounds: {rounds} give no interval)" in str(row(found, "T079")["why"])
+    judged = small(tmp_path, rounds=rounds)
+    assert judged["low"].null_count() == judged["high"].null_count() == judged.height
+    assert row(judged, "T079")["verdict"] == "inconclusive"
+    assert row(judged, "T079")["rounds_needed"] == metrics.MIN_ROUNDS
+    assert f"(too few rounds: {rounds} give no interval)" in str(row(judged, "T079")["why"])
     for claim in ("T005", "T122", "T124", "T001"):
-        assert row(found, claim)["verdict"] == "inconclusive", row(found, claim)
-    assert "reproduced" not in found["verdict"].to_list()
+        assert row(judged, claim)["verdict"] == "inconclusive", row(judged, claim)
+    assert "reproduced" not in judged["verdict"].to_list()
 
 
 def test_a_link_of_that_name_with_another_rtt_is_not_the_papers_link(as_published: Dataset) -> None:
     checks_table = as_published.table("link_checks").with_columns(
         nominal_rtt_ms=pl.when(pl.col("link") == "fiber").then(30.0).otherwise("nominal_rtt_ms")
     )
-    found = check(as_published, link_checks=checks_table)
-    assert row(found, "T090")["verdict"] == "not measured"
-    assert "30.0 ms here and 14.8 ms" in str(row(found, "T090")["why"])
-    assert row(found, "T093")["verdict"] == "reproduced"
+    judged = check(as_published, link_checks=checks_table)
+    assert row(judged, "T090")["verdict"] == "not measured"
+    assert "30.0 ms here and 14.8 ms" in str(row(judged, "T090")["why"])
+    assert row(judged, "T093")["verdict"] == "reproduced"
 
 
 def test_a_link_whose_rtt_is_not_known_gives_no_multiples_of_it(as_published: Dataset) -> None:
-    found = check(as_published, link_checks=as_published.table("link_checks").filter(pl.col("link") != "fiber"))
-    assert row(found, "T090")["why"] == "The RTT of fiber is not known."
-    assert row(found, "T093")["verdict"] == "reproduced"
+    judged = check(as_published, link_checks=as_published.table("link_checks").filter(pl.col("link") != "fiber"))
+    assert row(judged, "T090")["why"] == "The RTT of fiber is not known."
+    assert row(judged, "T093")["verdict"] == "reproduced"
 
 
 @pytest.mark.slow
 def test_links_measured_unequally_are_not_pooled(as_published: Dataset) -> None:
     fewer = as_published.table("dns_exchanges").filter((pl.col("link") != "dsl") | (pl.col("round") < 20))
-    found = check(as_published, dns_exchanges=fewer)
-    assert "unequal" in str(row(found, "T079")["why"])
-    assert row(found, "T098")["verdict"] == "reproduced"
+    judged = check(as_published, dns_exchanges=fewer)
+    assert "unequal" in str(row(judged, "T079")["why"])
+    assert row(judged, "T098")["verdict"] == "reproduced"
 
 
 def test_a_study_without_claims_measures_none(as_published: Dataset) -> None:
-    found = claims.check(as_published, None, published.load().claims, elsewhere={"T001": "it is elsewhere"})
-    assert found["verdict"].unique().to_list() == ["not measured"]
-    assert row(found, "T001")["why"] == "It is elsewhere."
-    assert row(found, "T002")["why"] == "No check is written for it."
+    judged = claims.check(as_published, None, published.load().claims, elsewhere={"T001": "it is elsewhere"})
+    assert judged["verdict"].unique().to_list() == ["not measured"]
+    assert row(judged, "T001")["why"] == "It is elsewhere."
+    assert row(judged, "T002")["why"] == "No check is written for it."
 
 
 def test_extremes_have_an_interval_beyond_them(verdicts: pl.DataFrame) -> None:
@@ -454,10 +454,10 @@ def test_extremes_have_an_interval_beyond_them(verdicts: pl.DataFrame) -> None:
 
 @pytest.mark.slow
 def test_failed_exchanges_are_counted(tmp_path: Path) -> None:
-    found = row(small(tmp_path, rounds=30, failures=0.1), "T076")
-    assert found["verdict"] == "not reproduced"
-    assert 10 < found["ours"] < 90  # type: ignore[operator]
-    assert found["n"] == 450
+    judged = row(small(tmp_path, rounds=30, failures=0.1), "T076")
+    assert judged["verdict"] == "not reproduced"
+    assert 10 < judged["ours"] < 90  # type: ignore[operator]
+    assert judged["n"] == 450
 
 
 def test_a_sum_within_the_rounds_needs_all_of_its_terms(tmp_path: Path) -> None:
@@ -544,11 +544,11 @@ def test_what_follows_from_others_is_marked_and_counted_apart(verdicts: pl.DataF
     following = verdicts.filter(pl.col("follows_from") != "")
     named = ("T146", "T166", "T174", "T175", "T186", "T187", "T191", "T192", "T105", "T217", "S006")
     assert set(named) <= set(following["claim_id"])
-    found = claims.counts(verdicts)
-    assert sum(found.values()) == verdicts.height
-    assert found[table.FOLLOWING] == following.height > 0
-    assert found["follows"] == following.height
-    assert found["reproduced"] == verdicts.filter(verdict="reproduced", follows_from="").height
+    judged = claims.counts(verdicts)
+    assert sum(judged.values()) == verdicts.height
+    assert judged[table.FOLLOWING] == following.height > 0
+    assert judged["follows"] == following.height
+    assert judged["reproduced"] == verdicts.filter(verdict="reproduced", follows_from="").height
 
 
 def test_the_version_of_the_rules_is_kept(verdicts: pl.DataFrame) -> None:
@@ -592,9 +592,9 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
 
 @pytest.mark.slow
 def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callable[[], Path], tmp_path: Path) -> None:
-    said = CliRunner().invoke(cli, ["claims", str(folder()), "--out", str(tmp_path / "out")])
-    assert said.exit_code == 0, said.output
-    lines = said.output.splitlines()
+    result = CliRunner().invoke(cli, ["claims", str(folder()), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
     saved = pl.read_parquet(tmp_path / "out" / "coalescing" / "claims.parquet")
     for verdict, count in claims.counts(saved).items():
         assert f"{count:>5}  {verdict}" in lines
@@ -703,17 +703,17 @@ def test_every_verdict_but_reproduced_has_a_reason_by_either_clock(campaign: str
     dataset = Dataset.open(Path("data/raw") / campaign)
     own = STUDIES[dataset.campaign.study].claims
     assert own is not None, "a study has no judged sentence"
-    found = claims.check(dataset, own, published.load().claims, elsewhere={})
-    open_ones = found.filter(pl.col("verdict").is_in(["direction only", "inconclusive", "not reproduced"]))
+    judged = claims.check(dataset, own, published.load().claims, elsewhere={})
+    open_ones = judged.filter(pl.col("verdict").is_in(["direction only", "inconclusive", "not reproduced"]))
     assert open_ones.filter(cause="", would_decide="")["claim_id"].to_list() == []
-    inconclusive = found.filter(verdict="inconclusive")
+    inconclusive = judged.filter(verdict="inconclusive")
     assert inconclusive.filter(would_decide="")["claim_id"].to_list() == []
-    estimates = found.filter(pl.col("low").is_not_null())
+    estimates = judged.filter(pl.col("low").is_not_null())
     outside = (pl.col("ours") < pl.col("low") - 1e-9) | (pl.col("ours") > pl.col("high") + 1e-9)
     assert estimates.filter(outside)["claim_id"].to_list() == []
 
 
-def test_the_headlines_have_a_verdict_in_plain_words(verdicts: pl.DataFrame) -> None:
+def test_the_headlines_have_a_verdict_in_plain_text(verdicts: pl.DataFrame) -> None:
     plain = {claim: str(row(verdicts, claim)["plain"]) for claim in ("T001", "T002", "T003", "T004")}
     assert plain["T001"].startswith("Holds as a worst case")
     assert plain["T002"].startswith("Holds as a worst case")

@@ -24,15 +24,15 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
-    said = CliRunner().invoke(cli, [command, "--help"])
-    assert said.exit_code == 0
-    assert len(said.output.splitlines()) > 5
+    result = CliRunner().invoke(cli, [command, "--help"])
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 5
 
 
 def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
-    said = CliRunner().invoke(cli, ["doctor", "--json"])
-    report = json.loads(said.output)
-    assert said.exit_code == (0 if report["can_measure"] else 1)
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
+    report = json.loads(result.output)
+    assert result.exit_code == (0 if report["can_measure"] else 1)
     items = {finding["item"] for finding in report["findings"]}
     assert {"namespaces", "netem", "uml", "chromium", "crosslayer-server", "disk"} <= items
     for finding in report["findings"]:
@@ -115,9 +115,9 @@ def test_what_means_nothing_or_would_be_passed_over_is_refused_at_the_door(
 
 
 def test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces() -> None:
-    words = [sys.executable, "-m", "crosslayer", "link", "fiber", "--", "true"]
+    command = [sys.executable, "-m", "crosslayer", "link", "fiber", "--", "true"]
     done = subprocess.run(
-        ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *words], capture_output=True, text=True, check=False, cwd=ROOT
+        ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *command], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 3
     assert "a process may open 64 files here, but measuring needs 1024. Raise the limit" in done.stderr
@@ -125,10 +125,10 @@ def test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces() -> None:
 
 
 def test_a_folder_is_no_file_for_the_metrics(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "crosslayer", "stub", "--upstream", "udp://127.0.0.1:1", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "crosslayer", "stub", "--upstream", "udp://127.0.0.1:1", "--listen", "127.0.0.1:0"]
     for more in ([], ["--", "true"]):
         done = subprocess.run(
-            [*words, "--metrics", str(tmp_path), *more], capture_output=True, text=True, check=False, timeout=60
+            [*command, "--metrics", str(tmp_path), *more], capture_output=True, text=True, check=False, timeout=60
         )
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
@@ -142,10 +142,10 @@ def test_a_variable_that_is_empty_is_none() -> None:
 
 
 def test_the_help_of_measure_has_an_example_and_every_name() -> None:
-    said = " ".join(CliRunner().invoke(cli, ["measure", "-h"]).output.split())
-    assert "crosslayer measure --study loss --links 4g,4g-loss-2" in said
+    output = " ".join(CliRunner().invoke(cli, ["measure", "-h"]).output.split())
+    assert "crosslayer measure --study loss --links 4g,4g-loss-2" in output
     for name in (*STUDIES, *load_profiles(), *load_pages(find_spec_dir()), "rtt-50"):
-        assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said), name
+        assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", output), name
 
 
 @pytest.mark.parametrize("command", ["claims", "figures", "report"])
@@ -156,33 +156,33 @@ def test_a_missing_dataset_is_named_before_a_chart_library_is_imported(command: 
         "print(done.exception)\nprint(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    said, modules = done.stdout.splitlines()
-    assert "there is no such dataset folder" in said
+    output, modules = done.stdout.splitlines()
+    assert "there is no such dataset folder" in output
     assert not {"altair", "vl_convert", "jinja2", "crosslayer.report"} & set(modules.split())
 
 
 @pytest.mark.parametrize(("variable", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 @pytest.mark.parametrize("command", ["doctor", "sample-size"])
 def test_colours_are_for_terminals_without_no_color(command: str, variable: dict[str, str], coloured: bool) -> None:
-    words = [sys.executable, "-m", "crosslayer", command, *(["missing"] if command == "sample-size" else [])]
+    arguments = [sys.executable, "-m", "crosslayer", command, *(["missing"] if command == "sample-size" else [])]
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variable
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT):
-        os.close(theirs)
-        said = b""
+    ours, others = pty.openpty()
+    with subprocess.Popen(arguments, stdin=others, stdout=others, stderr=others, env=environment, cwd=ROOT):
+        os.close(others)
+        output = b""
         with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
             while part := os.read(ours, 65536):
-                said += part
+                output += part
     os.close(ours)
-    assert (b"\x1b[" in said) is coloured, said
+    assert (b"\x1b[" in output) is coloured, output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [["--help"], ["claims"], ["doctor"]])
 def test_an_output_that_takes_nothing_is_one_line(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        words = [sys.executable, "-m", "crosslayer", *command]
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+        arguments = [sys.executable, "-m", "crosslayer", *command]
+        done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1
     assert done.stderr == "crosslayer: standard output cannot be written (No space left on device)\n"
 

@@ -19,7 +19,7 @@ from crosslayer.cli import cli
 from crosslayer.figures import clocks as figures
 from crosslayer.figures.sentences import with_interval
 from crosslayer.metrics import clocks
-from crosslayer.metrics.clocks import Condition, Step
+from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.notebooks import open_campaign
 
 ROUNDS = 30
@@ -63,13 +63,13 @@ def test_repeated_loads_of_committed_campaigns_are_no_condition_of_their_own() -
 def test_steps_change_one_word_and_begin_at_the_first_that_is_listed() -> None:
     known = [one for one in clocks.conditions(durations(exchanges(0))) if one.measure == clocks.EXCHANGE]
     assert [one.name for one in known] == ["DoUDP", "DoQ", "DoQ retry"]
-    said = [(step.condition.name, step.reference.name, step.word) for step in clocks.steps(known)]
-    assert said == [("DoQ", "DoUDP", "transport"), ("DoQ retry", "DoQ", "condition")]
+    steps = [(step.condition.name, step.reference.name, step.word) for step in clocks.steps(known)]
+    assert steps == [("DoQ", "DoUDP", "transport"), ("DoQ retry", "DoQ", "condition")]
 
 
 def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels_in_differences() -> None:
     wall, virtual = durations(exchanges(COMPUTING_MS)), durations(exchanges(0))
-    doq, doudp = Condition(clocks.EXCHANGE, "DoQ"), Condition(clocks.EXCHANGE, "DoUDP")
+    doq, doudp = ComparedCondition(clocks.EXCHANGE, "DoQ"), ComparedCondition(clocks.EXCHANGE, "DoUDP")
     cells = clocks.compared(clocks.values(wall, doq), clocks.values(virtual, doq)).sort("link")
     # Its page is not asked for: a lookup takes as long for any.
     assert cells.select("link", "page", "n").rows() == [("4g", "", 2 * ROUNDS), ("fiber", "", 2 * ROUNDS)]
@@ -104,7 +104,7 @@ def both(folder: Path, *, later_ms: float = 0.0, rounds: int = 7) -> Dataset:
     return Dataset.open(wall)
 
 
-def test_the_campaign_by_the_virtual_clock_is_found_beside_that_by_the_walls(tmp_path: Path) -> None:
+def test_the_campaign_by_the_virtual_clock_is_paired_with_that_by_the_walls(tmp_path: Path) -> None:
     dataset = both(tmp_path)
     [virtual] = paired_campaigns(dataset)
     assert (virtual.folder.name, virtual.campaign.clock) == ("mine-virtual", "virtual")
@@ -117,10 +117,10 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
     drawer = report.Drawer(same, paired_campaigns(same))
     grid, differences = figures.figures(same.campaign.study)
     assert drawer.draw(grid).rows["apart"].to_list() == pytest.approx([0.0] * drawer.draw(grid).rows.height)
-    said = drawer.draw(differences).verdict
-    total = int(re.match(r"Of (\d+) differences", str(said))[1])  # type: ignore[index]
-    assert f"conditions {total} are the same" in str(said)
-    assert "Not the same" not in str(said)
+    verdict = drawer.draw(differences).verdict
+    total = int(re.match(r"Of (\d+) differences", str(verdict))[1])  # type: ignore[index]
+    assert f"conditions {total} are the same" in str(verdict)
+    assert "Not the same" not in str(verdict)
     other = both(tmp_path / "other", later_ms=50.0, rounds=12)
     rows = report.Drawer(other, paired_campaigns(other)).draw(differences)
     assert set(rows.rows.filter(~pl.col("agrees"))["panel"]) == {"PLT: H3 0-RTT minus H3 1-RTT"}
@@ -142,10 +142,10 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
 ) -> None:
     dataset = both(tmp_path, later_ms=60.0)
     out = tmp_path / "figures"
-    beside = paired_campaigns(dataset)
+    paired = paired_campaigns(dataset)
     report.save_claims(report.check_claims(dataset), dataset, out)
-    report.check_others(dataset, beside, out)
-    drawer = report.Drawer(dataset, beside)
+    report.check_others(dataset, paired, out)
+    drawer = report.Drawer(dataset, paired)
     for figure in drawer.figures[-2:]:
         drawer.save(figure, out)
     index = report.write_index(dataset, out)
@@ -153,13 +153,13 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     counted = re.search(r"<td>synthetic \(virtual time\)<p.*?</p></td><td>(\d+)</td><td>(\d+)</td>", index.read_text())
     assert counted is not None
     assert 'id="coalescing-clock-differences"' in (out / "coalescing" / "index.html").read_text()
-    changed = claims.compared(report.check_claims(dataset), report.check_claims(beside[0])).filter("changed")[
+    changed = claims.compared(report.check_claims(dataset), report.check_claims(paired[0])).filter("changed")[
         "claim_id"
     ]
     shown = re.search(rf'<tr id="{changed[0]}"[^>]* data-changed>.*?</tr>', page, re.DOTALL)
     assert shown is not None
     assert '<p class="other ' in shown[0]
-    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--compare", str(beside[0].folder)])
+    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--compare", str(paired[0].folder)])
     assert done.exit_code == 0, done.output
     assert f"{counted[2]} of {counted[1]} verdicts differ." in done.output
     assert all(claim in done.output for claim in changed)

@@ -47,10 +47,10 @@ def lent() -> Iterator[Any]:
 
 def campaign(folder: Path, client: Any, plan: Plan = PLAN, **more: Any) -> list[str]:
     """Measure it; what was said."""
-    said: list[str] = []
-    source = dask_executor(client, clock=plan.clock, hands=sleeping.HANDS, **more)
-    run.measure(plan, folder, Any, load_profiles(), say=said.append, source=source)  # type: ignore[arg-type]
-    return said
+    messages: list[str] = []
+    source = dask_executor(client, clock=plan.clock, hooks=sleeping.HOOKS, **more)
+    run.measure(plan, folder, Any, load_profiles(), say=messages.append, source=source)  # type: ignore[arg-type]
+    return messages
 
 
 def loads(folder: Path) -> pl.DataFrame:
@@ -81,7 +81,7 @@ def test_no_testbed_waits_long_for_the_last_batch(cells: int, testbeds: int, siz
 
 
 def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> None:
-    said = campaign(tmp_path, lent, batch=2)
+    output = campaign(tmp_path, lent, batch=2)
     rows = loads(tmp_path)
     assert rows.height == rows.unique().height == 2 * 9 * 2
     about = json.loads((tmp_path / "campaign.json").read_text())
@@ -89,15 +89,15 @@ def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> N
     assert set(pl.read_parquet(tmp_path / "page_loads/**/*.parquet", hive_partitioning=False)["host"]) == {"host-1"}
     checks = pl.read_parquet(tmp_path / "link_checks/**/*.parquet", hive_partitioning=False)
     assert checks.filter(pl.col("round") == -1).height == 2, "one check of each link, not of each task"
-    assert any(line.startswith("Measuring on a cluster of 2 testbeds: 10 tasks") for line in said)
+    assert any(line.startswith("Measuring on a cluster of 2 testbeds: 10 tasks") for line in output)
 
 
 def test_what_was_interrupted_goes_on(lent: Any, tmp_path: Path) -> None:
     campaign(tmp_path / "whole", lent)
-    source = dask_executor(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
+    source = dask_executor(lent, clock="virtual", batch=2, hooks=sleeping.HOOKS)
 
-    def dying(*words: Any) -> Iterator[Any]:
-        parts = source(*words)
+    def dying(*arguments: Any) -> Iterator[Any]:
+        parts = source(*arguments)
         yield from (next(parts) for _ in range(8))
         parts.close()
         raise RuntimeError("the starter dies")
@@ -121,11 +121,11 @@ def test_who_was_left_out_of_a_campaign_is_asked_again_by_the_next(lent: Any, tm
     [one, _] = lent.scheduler_info()["workers"]
     lent.run_on_scheduler(lambda dask_scheduler: dask_scheduler.add_resources(one, {"testbed": 0}))
     assert sum(worker["resources"]["testbed"] for worker in lent.scheduler_info()["workers"].values()) == 1
-    said = campaign(tmp_path, lent)
-    assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said)
+    output = campaign(tmp_path, lent)
+    assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in output)
 
 
-def test_workers_without_a_testbed_are_told_how_to_be_started(tmp_path: Path) -> None:
+def test_the_error_without_a_testbed_shows_how_to_start_workers(tmp_path: Path) -> None:
     with (
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as made,
         distributed.Client(made) as client,
@@ -146,17 +146,19 @@ def test_pages_and_traces_of_ones_own_come_along(lent: Any, tmp_path: Path) -> N
     trace.write_text("duration_ms,rtt_ms\n100,20\n100,30\n", encoding="utf-8")
     profiles.write_text('[walk.trace]\nsteps = "walk.csv"\n', encoding="utf-8")
     plan = replace(PLAN, pages=("mine",), links=("walk",), rounds=2)
-    source = dask_executor(lent, clock="virtual", batch=1, hands=WorkerHooks(sleeping.examined, sleeping.telling))
+    source = dask_executor(
+        lent, clock="virtual", batch=1, hooks=WorkerHooks(sleeping.examine, sleeping.reporting_files)
+    )
     own: dict[str, Any] = {"profiles": load_profiles(profiles), "own_pages": (page,)}
     run.measure(plan, tmp_path / "out", Any, say=lambda _: None, source=source, **own)  # type: ignore[arg-type]
-    told = json.loads((tmp_path / "out" / "campaign.json").read_text())["versions"]
-    assert told["document"] == "<!doctype html><p>mine"
-    assert told["trace"] == trace.read_text(encoding="utf-8")
-    assert told["least RTT"] == "20.0"
+    versions = json.loads((tmp_path / "out" / "campaign.json").read_text())["versions"]
+    assert versions["document"] == "<!doctype html><p>mine"
+    assert versions["trace"] == trace.read_text(encoding="utf-8")
+    assert versions["least RTT"] == "20.0"
     for name in ("document", "trace"):
-        place = Path(told[f"place of the {name}"])
-        assert not place.is_relative_to(tmp_path)
-        assert not list(place.parent.glob("diary*"))
+        path = Path(versions[f"path of the {name}"])
+        assert not path.is_relative_to(tmp_path)
+        assert not list(path.parent.glob("diary*"))
 
 
 def test_files_that_did_not_come_are_one_sentence(lent: Any) -> None:
@@ -186,13 +188,13 @@ def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["--scheduler", "tcp://192.0.2.1:8786", "--cluster", "local"], "--scheduler and --cluster exclude"),
         (["--allow-mixed-versions"], "need a cluster"),
     ],
 )
-def test_what_a_command_says_of_a_cluster_fits_together(words: list[str], said: str) -> None:
-    done = CliRunner().invoke(cli, ["measure", *words])
+def test_what_a_command_says_of_a_cluster_fits_together(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(cli, ["measure", *arguments])
     assert done.exit_code == 2
-    assert said in " ".join(done.output.split())
+    assert message in " ".join(done.output.split())

@@ -81,16 +81,16 @@ def rows_of(inputs: Inputs) -> pl.LazyFrame:
 def test_every_state_that_a_transport_has_is_there_with_every_load(inputs: Inputs) -> None:
     known = {named(protocol, resumption) for protocol in Protocol for resumption in protocol.transport.resumptions}
     assert set(EXCHANGES) == known
-    found = rows_of(inputs).collect()
-    assert set(found["combination"]) == set(COMBINATIONS)
+    actual = rows_of(inputs).collect()
+    assert set(actual["combination"]) == set(COMBINATIONS)
     assert len(COMBINATIONS) == 12 * 3
-    counts = found.group_by("link", "page", "combination").len()
+    counts = actual.group_by("link", "page", "combination").len()
     assert counts["len"].unique().to_list() == [ROUNDS]  # no priming exchange, no round twice
 
 
 def test_a_combination_is_the_sum_within_its_round(inputs: Inputs) -> None:
-    found = rows_of(inputs).collect()
-    assert (found["plt_ms"] - found["exchange_ms"] - found["browser_plt_ms"]).abs().max() < 1e-9  # type: ignore[operator]
+    actual = rows_of(inputs).collect()
+    assert (actual["plt_ms"] - actual["exchange_ms"] - actual["browser_plt_ms"]).abs().max() < 1e-9  # type: ignore[operator]
     few = inputs.page_loads.filter(pl.col("round") != 3, condition="main", role="measured")
     assert 3 not in combined(inputs.dns_exchanges, few).collect()["round"].to_list()
 
@@ -109,7 +109,7 @@ def drawn(name: str, inputs: Inputs) -> pl.DataFrame:
 
 
 def test_the_factorial_has_whole_round_trips(inputs: Inputs) -> None:
-    found = drawn("factorial", inputs)
+    actual = drawn("factorial", inputs)
     for page in PAGES:
         stall = page == "wikipedia.org"
         for exchange, load, expected in (
@@ -119,7 +119,7 @@ def test_the_factorial_has_whole_round_trips(inputs: Inputs) -> None:
             ("DoQ 0-RTT", "H3 0-RTT with token", -1),
             ("DoH resumed", "H3 1-RTT", 2),
         ):
-            cell = found.row(
+            cell = actual.row(
                 by_predicate=(pl.col("page") == page) & (pl.col("exchange") == exchange) & (pl.col("load") == load),
                 named=True,
             )
@@ -141,23 +141,23 @@ def test_the_ticket_is_taken_off_where_both_sides_have_it(inputs: Inputs) -> Non
 
 
 def test_a_returning_visitors_doq_costs_nothing_and_doh_still_two_round_trips(inputs: Inputs) -> None:
-    found = drawn("visits", inputs)
-    assert pooled(found, "DoQ", visit="first visit") > 15
-    assert pooled(found, "DoQ", visit="returning visit") == pytest.approx(0, abs=0.5)
-    assert pooled(found, "DoH", visit="returning visit") > 2 * pooled(found, "DoQ", visit="first visit")
+    actual = drawn("visits", inputs)
+    assert pooled(actual, "DoQ", visit="first visit") > 15
+    assert pooled(actual, "DoQ", visit="returning visit") == pytest.approx(0, abs=0.5)
+    assert pooled(actual, "DoH", visit="returning visit") > 2 * pooled(actual, "DoQ", visit="first visit")
 
 
-def test_what_our_client_adds_is_told_apart_from_the_transport(inputs: Inputs) -> None:
-    found = drawn("implementations", inputs).filter(source="pooled", client="aioquic")
-    assert dict(found.select("measure", "median").iter_rows()) == {
+def test_what_our_client_adds_is_distinguished_from_the_transport(inputs: Inputs) -> None:
+    actual = drawn("implementations", inputs).filter(source="pooled", client="aioquic")
+    assert dict(actual.select("measure", "median").iter_rows()) == {
         "handshake": pytest.approx(1.0, abs=0.1),
         "whole exchange": pytest.approx(1.4, abs=0.1),
     }
 
 
-def test_a_like_for_like_key_share_is_told_apart(inputs: Inputs) -> None:
-    found = drawn("implementations", inputs)
-    like = found.filter(pl.col("client") == "quic-go with the browser's key share")
+def test_a_like_for_like_key_share_is_distinguished(inputs: Inputs) -> None:
+    actual = drawn("implementations", inputs)
+    like = actual.filter(pl.col("client") == "quic-go with the browser's key share")
     assert like["median"].to_list() == pytest.approx([0.3] * like.height)
     assert like.height == 2 * (len(RTT_MS) + 1)
 
@@ -183,8 +183,8 @@ def test_every_figure_answers_and_says_where_it_cannot(inputs: Inputs, figure: F
 
 def test_claims_of_its_own_follow_the_numbers(inputs: Inputs) -> None:
     states = ("F001", "F002", "F003", "F004", "F005")
-    found = verdicts(inputs)
-    assert {name: found[name] for name in states} == dict.fromkeys(states, "reproduced")
+    judged = verdicts(inputs)
+    assert {name: judged[name] for name in states} == dict.fromkeys(states, "reproduced")
     early = pl.col("resumption") == "early-data"
     slow = replace(
         inputs,
@@ -202,8 +202,8 @@ def test_claims_of_its_own_follow_the_numbers(inputs: Inputs) -> None:
 def verdicts(inputs: Inputs) -> dict[str, str]:
     own = STUDIES["combinations"].claims
     assert own is not None
-    found = claims.check(Frames(inputs), own, pl.DataFrame(schema=published.load().claims.schema), elsewhere={})
-    return dict(found.select("claim_id", "verdict").iter_rows())
+    judged = claims.check(Frames(inputs), own, pl.DataFrame(schema=published.load().claims.schema), elsewhere={})
+    return dict(judged.select("claim_id", "verdict").iter_rows())
 
 
 class Frames:

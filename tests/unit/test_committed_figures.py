@@ -103,8 +103,26 @@ def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, na
     marks = [part["encoding"] for part in inner(spec) if "mark" in part and "encoding" in part]
     assert any("tooltip" in encoding for encoding in marks)
     assert all("tooltip" in part.get("encoding", {}) for part in inner(spec) if _mark(part) == "point")
-    with_name = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
-    vl_convert.vegalite_to_vega(json.dumps(with_name), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+    with_csv = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    vl_convert.vegalite_to_vega(json.dumps(with_csv), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+
+
+@pytest.mark.parametrize(
+    ("study", "name"),
+    [("coalescing", "fig03-handshakes"), ("one-connection", "document-size"), ("rest", "rest-next-answer")],
+)
+def test_rows_as_csv_draw_the_same_picture(study: str, name: str) -> None:
+    drawn = drawing(study, name)
+    with_rows = drawn.vega_lite()
+    with_csv = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    assert all(isinstance(rows, str) for rows in with_csv["datasets"].values())
+    assert _rounded(with_csv) == _rounded(with_rows)
+
+
+def _rounded(spec: dict[str, Any]) -> str:
+    """The chart as SVG, without the numbers of clips, which count up; numbers with six decimals."""
+    svg = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.6f}", re.sub(r"clip\d+", "clip", svg))
 
 
 _DRAW = """
@@ -127,20 +145,20 @@ def test_pictures_are_the_same_bytes_whatever_fonts_a_machine_has(tmp_path: Path
     for style, source, weight in (("Regular", "Bold", 400), ("Bold", "Regular", 700)):
         font = TTFont(FONT_FILES / f"CrosslayerSans-{source}.ttf")
         for record in font["name"].names:
-            told = {1: "Liberation Sans", 2: style, 4: f"Liberation Sans {style}", 6: f"LiberationSans-{style}"}
-            record.string = told.get(record.nameID, record.toUnicode())
+            names = {1: "Liberation Sans", 2: style, 4: f"Liberation Sans {style}", 6: f"LiberationSans-{style}"}
+            record.string = names.get(record.nameID, record.toUnicode())
         font["OS/2"].usWeightClass = weight
         font.save(others / f"{style}.ttf")
-    said = []
+    digests = []
     for folders in (None, [], [others]):
         settings = dict(os.environ)
         if folders is not None:
             settings["FONTCONFIG_FILE"] = str(tmp_path / f"{len(folders)}.conf")
             listed = "".join(f"<dir>{folder}</dir>" for folder in folders)
             Path(settings["FONTCONFIG_FILE"]).write_text(f'<?xml version="1.0"?><fontconfig>{listed}</fontconfig>')
-        words = [sys.executable, "-c", _DRAW, str(ROOT / "data" / "raw" / "serialisation")]
-        said.append(subprocess.run(words, env=settings, capture_output=True, text=True, check=True).stdout)
-    assert said[0] == said[1] == said[2]
+        command = [sys.executable, "-c", _DRAW, str(ROOT / "data" / "raw" / "serialisation")]
+        digests.append(subprocess.run(command, env=settings, capture_output=True, text=True, check=True).stdout)
+    assert digests[0] == digests[1] == digests[2]
 
 
 def test_our_font_has_every_sign_that_figures_draw() -> None:
@@ -167,20 +185,20 @@ def test_a_series_has_one_colour_one_shape_and_one_dash_in_all_figures() -> None
             for channel in ("color", "shape", "strokeDash"):
                 scale = part.get(channel, {}).get("scale", {}) if isinstance(part.get(channel), dict) else {}
                 if isinstance(scale, dict) and all(isinstance(item, str) for item in scale.get("domain", [1])):
-                    for series, look in zip(scale["domain"], scale["range"], strict=True):
-                        seen[series, channel].add(str(look))
-    assert {key: looks for key, looks in seen.items() if len(looks) > 1} == {}
-    for transport, look in TRANSPORTS.items():
-        assert seen[transport, "color"] == {look.color}
-        assert seen[transport, "shape"] == {look.shape}
-        assert seen[transport, "strokeDash"] == {str(list(look.dash))}
+                    for series, style in zip(scale["domain"], scale["range"], strict=True):
+                        seen[series, channel].add(str(style))
+    assert {key: styles for key, styles in seen.items() if len(styles) > 1} == {}
+    for transport, style in TRANSPORTS.items():
+        assert seen[transport, "color"] == {style.color}
+        assert seen[transport, "shape"] == {style.shape}
+        assert seen[transport, "strokeDash"] == {str(list(style.dash))}
     # A series named after a transport, e.g. `DoQ query`, looks like it; early data and sizes of datagrams do not.
-    for (series, channel), looks in seen.items():
+    for (series, channel), styles in seen.items():
         first, _, rest = series.partition(" ")
         if first in TRANSPORTS and "," not in series and "0-RTT" not in rest and "instead" not in rest:
-            assert looks == seen[first, channel], (series, channel)
+            assert styles == seen[first, channel], (series, channel)
 
 
-def test_transports_are_told_apart_without_colour() -> None:
+def test_transports_are_distinguished_without_colour() -> None:
     for channel in ("color", "shape", "dash"):
-        assert len({str(getattr(look, channel)) for look in TRANSPORTS.values()}) == len(TRANSPORTS)
+        assert len({str(getattr(style, channel)) for style in TRANSPORTS.values()}) == len(TRANSPORTS)

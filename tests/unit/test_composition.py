@@ -64,10 +64,10 @@ def test_both_sides_are_in_the_same_state() -> None:
 
 def test_the_difference_is_that_of_the_same_round(inputs: Inputs) -> None:
     drawing = draw(FIGURES[0], inputs, "")
-    found = drawing.rows.filter(source="measured")
-    assert found.height == 2 * 2 * 3  # first byte and PLT, links, transports
+    actual = drawing.rows.filter(source="measured")
+    assert actual.height == 2 * 2 * 3  # first byte and PLT, links, transports
     for name, longer in LONGER_MS.items():
-        values = found.filter(series=name)["median"].to_list()
+        values = actual.filter(series=name)["median"].to_list()
         assert values == pytest.approx([-longer] * 4)
     assert "first byte 0.00 [0.00, 0.00] ms over DoUDP, -2.000 [-2.000, -2.000] ms over DoH" in str(drawing.verdict)
 

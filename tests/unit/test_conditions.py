@@ -68,8 +68,8 @@ def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
     ],
 )
 def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: Load, validated: bool, error: str) -> None:
-    found = evidence(kind, address_validated=validated)
-    assert (found["error"], found["address_validated"]) == (error, validated)
+    result = evidence(kind, address_validated=validated)
+    assert (result["error"], result["address_validated"]) == (error, validated)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_a_load_is_an_error_unless_all_its_hosts_are_resumed_alike(
     document = replace(LOAD, handshake_complete=not early, resumed=kind.resumed, address_validated=kind.validated)
     others = [replace(LOAD, time_ns=2_000_000, host=host, path="/x", resumed=resumed) for host, resumed in seen.items()]
     earlier = replace(LOAD, time_ns=1, host="cdn.example", path="/x", resumed=not kind.resumed)  # of the priming
-    found = load_evidence(
+    result = load_evidence(
         [earlier, document, *others], page, early_data=early, resumed=kind.resumed, validated=kind.validated
     )
-    assert found.get("error") == error
+    assert result.get("error") == error
 
 
 def test_the_negative_control_is_an_error_unless_the_server_refused_its_ticket() -> None:
@@ -143,18 +143,20 @@ def test_a_repeated_load_is_a_self_check_of_its_condition_and_primes_another_ali
 
 
 def test_where_a_token_needs_a_ticket_it_is_kept_only_behind_that_of_the_same_connection() -> None:
-    def told(behind_ticket: bool, remote: str) -> TokenEvent:
+    def token(behind_ticket: bool, remote: str) -> TokenEvent:
         return TokenEvent(0, "h3", remote, behind_ticket)
 
     for behind in (True, False):
-        assert keeps_token([told(behind, OWN), told(not behind, OTHER), LOAD], HOST, needs_ticket=True) is behind
-        assert keeps_token([told(behind, OWN), LOAD], HOST, needs_ticket=False) is True
+        assert keeps_token([token(behind, OWN), token(not behind, OTHER), LOAD], HOST, needs_ticket=True) is behind
+        assert keeps_token([token(behind, OWN), LOAD], HOST, needs_ticket=False) is True
         first = replace(LOAD, remote=OTHER)
-        assert keeps_token([told(not behind, OTHER), first, told(behind, OWN), LOAD], HOST, needs_ticket=True) is behind
-    assert keeps_token([told(False, OWN), LOAD, told(True, OWN)], HOST, needs_ticket=True) is True, "sent again"
-    assert keeps_token([told(True, OWN), LOAD, told(False, OWN)], HOST, needs_ticket=True) is True
-    assert keeps_token([told(True, OTHER), LOAD], HOST, needs_ticket=False) is None
-    assert keeps_token([told(True, OWN), replace(LOAD, host="other.example")], HOST, needs_ticket=True) is None
+        assert (
+            keeps_token([token(not behind, OTHER), first, token(behind, OWN), LOAD], HOST, needs_ticket=True) is behind
+        )
+    assert keeps_token([token(False, OWN), LOAD, token(True, OWN)], HOST, needs_ticket=True) is True, "sent again"
+    assert keeps_token([token(True, OWN), LOAD, token(False, OWN)], HOST, needs_ticket=True) is True
+    assert keeps_token([token(True, OTHER), LOAD], HOST, needs_ticket=False) is None
+    assert keeps_token([token(True, OWN), replace(LOAD, host="other.example")], HOST, needs_ticket=True) is None
 
 
 class Primed(Browser):
@@ -207,8 +209,8 @@ def test_a_resource_has_the_time_that_the_server_took_for_it() -> None:
     assert [row["server_ms"] for row in rows] == [2.5, 0.25, None]
 
 
-def exchanged(protocol: dns.Protocol, resumption: dns.Resumption, error: str | None = None) -> dns.Exchange:
-    return dns.Exchange(
+def exchanged(protocol: dns.Protocol, resumption: dns.Resumption, error: str | None = None) -> dns.ExchangeResult:
+    return dns.ExchangeResult(
         protocol=protocol, resumption=resumption, priming=False, started_s=1.0, handshake_ms=0.0, query_ms=15.0,
         total_ms=15.0, cpu_ms=1.0, error=error, rcode="NOERROR", answers=(), local_port=4000,
         early_data_accepted=True if protocol is dns.Protocol.DOQ else None,
@@ -224,25 +226,25 @@ QUERY = QueryEvent(
 def test_early_data_of_an_exchange_is_by_the_servers_word() -> None:
     """The client's TLS says that it was accepted, also where the query came after the handshake."""
     early = exchanged(dns.Protocol.DOQ, dns.Resumption.EARLY_DATA)
-    found = exchange_columns(early, [replace(QUERY, remote=OTHER), QUERY])
-    assert (found["early_data_accepted"], found["address_validated"], found["error"]) == (True, True, None)
-    found = exchange_columns(early, [replace(QUERY, handshake_complete=True, address_validated=False)])
-    assert (found["early_data_accepted"], found["address_validated"]) == (False, False)
-    assert found["error"] == "not as expected: early_data_accepted is False instead of True"
+    results = exchange_columns(early, [replace(QUERY, remote=OTHER), QUERY])
+    assert (results["early_data_accepted"], results["address_validated"], results["error"]) == (True, True, None)
+    results = exchange_columns(early, [replace(QUERY, handshake_complete=True, address_validated=False)])
+    assert (results["early_data_accepted"], results["address_validated"]) == (False, False)
+    assert results["error"] == "not as expected: early_data_accepted is False instead of True"
 
 
 @pytest.mark.parametrize("events", [[], [replace(QUERY, remote=OTHER)], [replace(QUERY, listener="doh3")]])
 def test_an_exchange_that_the_server_does_not_know_is_an_error(events: list[Event]) -> None:
-    found = exchange_columns(exchanged(dns.Protocol.DOQ, dns.Resumption.NONE), events)
-    assert (found["error"], found["early_data_accepted"]) == ("the server saw no query of this exchange", None)
+    result = exchange_columns(exchanged(dns.Protocol.DOQ, dns.Resumption.NONE), events)
+    assert (result["error"], result["early_data_accepted"]) == ("the server saw no query of this exchange", None)
     failed = exchange_columns(exchanged(dns.Protocol.DOQ, dns.Resumption.NONE, "no answer in time"), events)
     assert failed["error"] == "no answer in time"
 
 
 def test_outside_quic_there_is_nothing_to_prove() -> None:
-    found = exchange_columns(exchanged(dns.Protocol.DOT, dns.Resumption.TICKET), [])
-    assert (found["error"], found["early_data_accepted"]) == (None, None)
-    assert "address_validated" not in found
+    results = exchange_columns(exchanged(dns.Protocol.DOT, dns.Resumption.TICKET), [])
+    assert (results["error"], results["early_data_accepted"]) == (None, None)
+    assert "address_validated" not in results
 
 
 def test_a_mismatch_names_every_value_that_differs() -> None:

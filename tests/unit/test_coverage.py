@@ -13,10 +13,10 @@ SAME = 8.0
 
 def test_every_kind_of_interval_holds_what_it_promises() -> None:
     """Of 1,000 trials; renewed by `python -m tests.interval_coverage`."""
-    found = interval_coverage.documented()
-    assert list(found) == list(interval_coverage.KINDS)
+    result = interval_coverage.documented()
+    assert list(result) == list(interval_coverage.KINDS)
     lowest, highest = interval_coverage.LOWEST, interval_coverage.HIGHEST
-    assert {kind: percent for kind, percent in found.items() if not lowest <= percent <= highest} == {}
+    assert {kind: percent for kind, percent in result.items() if not lowest <= percent <= highest} == {}
 
 
 @pytest.mark.slow

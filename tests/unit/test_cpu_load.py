@@ -40,19 +40,19 @@ def proc(folder: Path, *, user: int, steal: int, processes: dict[int, tuple[int,
     return folder
 
 
-def test_ours_others_steal_and_pressure_are_told_apart(tmp_path: Path) -> None:
+def test_ours_others_steal_and_pressure_are_distinguished(tmp_path: Path) -> None:
     meter = Meter(proc(tmp_path, user=100, steal=5, processes={1: (10, 0), 2: (20, 0)}, waited_us=1000))
     shutil.rmtree(tmp_path / "2")
     # 2 has ended after 25 ticks, and 1 has waited for it; something else took 15.
     proc(tmp_path, user=122, steal=12, processes={1: (12, 25)}, waited_us=4000)
-    found = meter.usage()
-    assert (found.own_cpu_ms, found.others_ms, found.steal_ms, found.pressure_ms) == (70, 150, 70, 3)
+    result = meter.usage()
+    assert (result.own_cpu_ms, result.others_ms, result.steal_ms, result.pressure_ms) == (70, 150, 70, 3)
 
 
 def test_a_kernel_without_pressure_leaves_it_open(tmp_path: Path) -> None:
     meter = Meter(proc(tmp_path, user=100, steal=0, processes={1: (10, 0)}, waited_us=None))
-    found = meter.usage()
-    assert (found.pressure_ms, found.others_ms) == (None, 0)
+    result = meter.usage()
+    assert (result.pressure_ms, result.others_ms) == (None, 0)
 
 
 _INSIDE = """
@@ -68,8 +68,8 @@ def test_what_runs_outside_of_the_namespaces_counts_as_others() -> None:
     unshare = shutil.which("unshare")
     if unshare is None or namespaces.refused(unshare):
         pytest.skip("this machine refuses private namespaces")
-    words = [unshare, *namespaces.UNSHARE, "--", sys.executable, "-c", _INSIDE]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as inside:
+    command = [unshare, *namespaces.UNSHARE, "--", sys.executable, "-c", _INSIDE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as inside:
         assert inside.stdin
         assert inside.stdout
         assert inside.stdout.readline() == "measuring\n"
@@ -81,7 +81,7 @@ def test_what_runs_outside_of_the_namespaces_counts_as_others() -> None:
     assert own_cpu_ms < others_ms
 
 
-def test_a_browser_that_never_rests_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_that_never_rests_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(0, 10_000, 5))
     monkeypatch.setattr(browser, "_SETTLE_WINDOW_S", 0.001)
     monkeypatch.setattr(browser, "_SETTLE_MOST_S", 0.02)
@@ -151,9 +151,9 @@ def test_no_round_is_left_out_where_most_were_disturbed_or_all_are_asked_for(sta
 
 def test_with_one_page_it_is_left_out_whatever_the_rows_call_it(starved: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(starved, tmp_path / "one")
-    told = json.loads((folder / "campaign.json").read_text())
-    told["plan"]["pages"] = ["example.org"]
-    (folder / "campaign.json").write_text(json.dumps(told))
+    content = json.loads((folder / "campaign.json").read_text())
+    content["plan"]["pages"] = ["example.org"]
+    (folder / "campaign.json").write_text(json.dumps(content))
     loads = Dataset.open(folder).table("page_loads").collect()
     assert 2 not in loads["round"].to_list()
 

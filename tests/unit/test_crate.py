@@ -51,19 +51,19 @@ def validate(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
             cache_path=tmp_path / "cache",
         )
         issues = services.validate(settings).get_issues(Severity.RECOMMENDED)
-    found = [issue.message for issue in issues]
-    assert found == ["The organization SHOULD have a URL."], "whoever measures is not asked for more than a name"
+    messages = [issue.message for issue in issues]
+    assert messages == ["The organization SHOULD have a URL."], "whoever measures is not asked for more than a name"
 
 
 def test_a_campaign_tells_its_plan_its_program_and_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = synthetic.write(tmp_path / "dataset", links=["fiber"], pages=["example.org"], rounds=2)
-    found = entities(crate.of_campaign(folder))
-    run = found["#measurement"]
+    result = entities(crate.of_campaign(folder))
+    run = result["#measurement"]
     assert (run["startTime"], run["endTime"]) == ("2026-01-02T03:04:05+00:00", "2026-01-02T05:04:05+00:00")
     assert run["agent"] == {"@id": "#agent"}
-    assert found["./"]["mentions"] == {"@id": "#measurement"}
-    assert found[run["instrument"]["@id"]]["softwareVersion"].endswith("git revision " + "0" * 40)
-    assert {found[item["@id"]]["name"]: found[item["@id"]]["value"] for item in run["object"]} == {
+    assert result["./"]["mentions"] == {"@id": "#measurement"}
+    assert result[run["instrument"]["@id"]]["softwareVersion"].endswith("git revision " + "0" * 40)
+    assert {result[item["@id"]]["name"]: result[item["@id"]]["value"] for item in run["object"]} == {
         "plan: study": "coalescing",
         "plan: links": "fiber",
         "plan: pages": "example.org",
@@ -86,8 +86,8 @@ def test_figures_tell_the_dataset_and_the_published_values(tmp_path: Path, monke
         file.write_text(file.name)
     begin = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
     path = crate.of_figures(folder, dataset, files, begin)
-    found = entities(path)
-    run = found["#drawing"]
+    result = entities(path)
+    run = result["#drawing"]
     assert run["startTime"] == "2026-02-03T04:05:06+00:00"
     assert {item["@id"] for item in run["object"]} == {"#synthetic", "#published-values"}
     assert {item["@id"] for item in run["result"]} == {"fig05.csv", "fig05.svg", "claims.parquet"}

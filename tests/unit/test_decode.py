@@ -94,10 +94,10 @@ def test_a_fault_is_named_by_file_and_key(values: Any, where: str, what: str, ne
 
 
 _SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
-_WORDS = st.sampled_from(["small", "p", "name", "size", "", "a b"])
+_NAMES = st.sampled_from(["small", "p", "name", "size", "", "a b"])
 _PLAIN = st.recursive(
-    _SIMPLE | _WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),
+    _SIMPLE | _NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
     max_leaves=6,
 )
 
@@ -108,10 +108,10 @@ def test_hostile_values_are_decoded_or_refused(values: dict[str, Any]) -> None:
     try:
         whole = checked(values, Whole, where="x.toml", error=RoomError)
     except RoomError as error:
-        told = (error.where.startswith("x.toml"), bool(error.what), bool(error.next_step))
+        checks = (error.where.startswith("x.toml"), bool(error.what), bool(error.next_step))
     else:
-        told = (isinstance(whole, Whole),)
-    assert all(told)
+        checks = (isinstance(whole, Whole),)
+    assert all(checks)
 
 
 @pytest.mark.parametrize(("read", "text"), [(read_toml, "a = ]"), (read_json, "{"), (read_toml, "a = " + "[" * 99999)])

@@ -311,9 +311,9 @@ def test_ports_that_wait_for_clients_are_read_as_the_kernel_writes_them() -> Non
 
 
 def test_targets_inside_are_addresses_of_the_testbed_and_names_of_its_resolvers() -> None:
-    found = Population({"bind9": "10.53.0.68"}, [Absent("knot-resolver", "there is no `kresd`", "Install it.")])
-    assert [(host.target, host.address) for host in found.hosts([])] == [("bind9", "10.53.0.68")]
-    hosts = found.hosts(parse_targets(["bind9", "10.53.0.200"]))
+    population = Population({"bind9": "10.53.0.68"}, [Absent("knot-resolver", "there is no `kresd`", "Install it.")])
+    assert [(host.target, host.address) for host in population.hosts([])] == [("bind9", "10.53.0.68")]
+    hosts = population.hosts(parse_targets(["bind9", "10.53.0.200"]))
     assert [(host.target, host.address) for host in hosts] == [
         ("bind9", "10.53.0.68"),
         ("10.53.0.200", "10.53.0.200"),
@@ -325,7 +325,7 @@ def test_targets_inside_are_addresses_of_the_testbed_and_names_of_its_resolvers(
         ("knot-resolver", "there is no `kresd`. Install it"),
     ):
         with pytest.raises(DiscoverError, match=message):
-            found.hosts(parse_targets([word]))
+            population.hosts(parse_targets([word]))
 
 
 def test_every_kind_has_a_name_that_can_be_a_target() -> None:
@@ -348,13 +348,13 @@ SILENT = replace(WEB, target="10.53.0.200", address="10.53.0.200", quic_versions
 
 
 def test_the_table_shows_what_is_there_and_says_where_nothing_is() -> None:
-    said = table.text([ROW, WEB, SILENT]).splitlines()
-    assert said[0].split() == ["transport", "port", "TLS", "ALPN", "QUIC", "offered", "offers", "certificate"]
-    assert said[1].split() == ["bind9", "(10.53.0.68)", "DoT", "853", "TLSv1.3", "ticket", "CN=crosslayer", "server"]
-    assert said[2].split() == ["web", "(10.53.0.67)", "no", "DoQ", "853", "v1", "v2", "another", "protocol"]
-    assert said[3:] == ["1 of 3 addresses answer DNS, 0 of them DoQ.", "Nothing at 10.53.0.200."]
+    output = table.text([ROW, WEB, SILENT]).splitlines()
+    assert output[0].split() == ["transport", "port", "TLS", "ALPN", "QUIC", "offered", "offers", "certificate"]
+    assert output[1].split() == ["bind9", "(10.53.0.68)", "DoT", "853", "TLSv1.3", "ticket", "CN=crosslayer", "server"]
+    assert output[2].split() == ["web", "(10.53.0.67)", "no", "DoQ", "853", "v1", "v2", "another", "protocol"]
+    assert output[3:] == ["1 of 3 addresses answer DNS, 0 of them DoQ.", "Nothing at 10.53.0.200."]
     # Columns stand below their headings.
-    assert said[1].index("DoT") == said[0].index("transport")
+    assert output[1].index("DoT") == output[0].index("transport")
 
 
 def test_text_of_a_server_is_escaped() -> None:
@@ -362,24 +362,24 @@ def test_text_of_a_server_is_escaped() -> None:
     row = support._row(
         ProbedHost("evil", "10.53.0.67"), Protocol.DOQ, 853, quic_versions=("v1",), error=evil, certificate_subject=evil
     )
-    said = table.text([row])
-    assert len(said.splitlines()) == 3
-    assert all(line.isprintable() for line in said.splitlines())
-    assert r"\x1b]0;owned\x07\nbind9 (10.53.0.68)  DoQ \u202e 853" in said
+    output = table.text([row])
+    assert len(output.splitlines()) == 3
+    assert all(line.isprintable() for line in output.splitlines())
+    assert r"\x1b]0;owned\x07\nbind9 (10.53.0.68)  DoQ \u202e 853" in output
     assert str(DiscoverError(evil, where="\x9b")) == printable(f"\x9b: {evil}")
 
 
-def test_what_was_found_is_written_before_all_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_written_before_all_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "matrix.parquet"
     seen: list[int] = []
 
-    def found(*_hosts: object, **_options: object) -> Iterator[list[Support]]:
+    def probed(*_hosts: object, **_options: object) -> Iterator[list[Support]]:
         yield [ROW]
         seen.append(pq.read_table(file).num_rows)
         yield [WEB]
         raise RuntimeError("a fault of our own")
 
-    monkeypatch.setattr(discovery, "discover", found)
+    monkeypatch.setattr(discovery, "discover", probed)
     request = discovery.request(["192.0.2.1", "192.0.2.2"], **GOOD | {"outside": True, "out": file})
     hosts = [ProbedHost(row.target, row.address) for row in (ROW, WEB)]
     with pytest.raises(RuntimeError):
@@ -431,7 +431,7 @@ def test_csv_has_the_same_columns(tmp_path: Path) -> None:
     assert second["quic_versions"] == "v1 v2"
 
 
-def test_where_nothing_can_be_written_is_told_beforehand(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_is_reported_beforehand(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     for name, message in (
         ("matrix.json", "is neither Parquet nor CSV"),

@@ -47,8 +47,8 @@ def udp(payload: bytes) -> bytes:
 
 
 def tcp(payload: bytes, options: bytes = b"") -> bytes:
-    words = 5 + len(options) // 4
-    return struct.pack("!HHIIBBHHH", CLIENT[1], SERVER[1], 0, 0, words << 4, 0, 0, 0, 0) + options + payload
+    header_units = 5 + len(options) // 4
+    return struct.pack("!HHIIBBHHH", CLIENT[1], SERVER[1], 0, 0, header_units << 4, 0, 0, 0, 0) + options + payload
 
 
 def read(frame: bytes, segment_bytes: int = 0) -> Packet | None:
@@ -154,8 +154,8 @@ def test_early_data_has_no_handshake_packets() -> None:
 
 
 def test_the_first_flight_ends_with_the_first_packet_that_comes_back() -> None:
-    found = sizes([packet(9, 1208, sent=True), *EXCHANGE])
-    assert (found.first_flight_bytes, found.first_flight_packets) == (2416, 2)
+    results = sizes([packet(9, 1208, sent=True), *EXCHANGE])
+    assert (results.first_flight_bytes, results.first_flight_packets) == (2416, 2)
 
 
 def test_a_packet_seen_on_two_devices_counts_once() -> None:

@@ -27,7 +27,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from cryptography.x509.verification import VerificationError
 
-from crosslayer.dns import ClientSettings, Group, Protocol, Question, Resolver, Session, build_query, check_answer
+from crosslayer.dns import (
+    ClientSettings,
+    KeyShareGroup,
+    Protocol,
+    Question,
+    Resolver,
+    Session,
+    build_query,
+    check_answer,
+)
 from crosslayer.dns.message import framed
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.testbed.certificates import make_certificates
@@ -320,7 +329,7 @@ def test_early_data_takes_one_round_trip(kind: type[QuicCore], server: Resolver,
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_refused_early_data_is_asked_again_and_said_to_be_refused(
+def test_refused_early_data_is_asked_again_and_reported_as_refused(
     kind: type[QuicCore], server: Resolver, folder: Path
 ) -> None:
     far = FarEnd(folder)
@@ -332,8 +341,8 @@ def test_refused_early_data_is_asked_again_and_said_to_be_refused(
     assert (wire.core.handshake.session_resumed, wire.core.handshake.early_data_accepted) == (False, False)
 
 
-@pytest.mark.parametrize("group", Group)
-def test_the_hello_is_one_packet_with_one_key_share(server: Resolver, folder: Path, group: Group) -> None:
+@pytest.mark.parametrize("group", KeyShareGroup)
+def test_the_hello_is_one_packet_with_one_key_share(server: Resolver, folder: Path, group: KeyShareGroup) -> None:
     far = FarEnd(folder)
     hellos: list[ClientHello] = []
     original = pull_client_hello
@@ -350,7 +359,7 @@ def test_the_hello_is_one_packet_with_one_key_share(server: Resolver, folder: Pa
     assert [len(datagram) for datagram in wire.sent] == [1200, 1200]
     (hello,) = hellos
     assert [share[0] for share in hello.key_share or ()] == hello.supported_groups
-    assert hello.supported_groups == [{Group.P256: 0x0017, Group.X25519: 0x001D}[group]]
+    assert hello.supported_groups == [{KeyShareGroup.P256: 0x0017, KeyShareGroup.X25519: 0x001D}[group]]
     assert wire.core.handshake_complete
 
 

@@ -9,11 +9,11 @@ import pytest
 from aioquic.buffer import Buffer
 from aioquic.tls import ClientHello, pull_client_hello
 
-from crosslayer.dns.model import ClientSettings, Group, Resolver
+from crosslayer.dns.model import ClientSettings, KeyShareGroup, Resolver
 from crosslayer.dns.tls import client_context
 
 RECORD_HEADER_BYTES = 5
-NAMES = {Group.P256: 0x0017, Group.X25519: 0x001D}
+NAMES = {KeyShareGroup.P256: 0x0017, KeyShareGroup.X25519: 0x001D}
 RESOLVER = Resolver("192.0.2.1", "resolver.example", verify=False)
 
 
@@ -27,8 +27,8 @@ def hello_of(settings: ClientSettings) -> ClientHello:
     return pull_client_hello(Buffer(data=outgoing.read()[RECORD_HEADER_BYTES:]))
 
 
-@pytest.mark.parametrize("group", Group)
-def test_the_hello_has_one_key_share(group: Group) -> None:
+@pytest.mark.parametrize("group", KeyShareGroup)
+def test_the_hello_has_one_key_share(group: KeyShareGroup) -> None:
     hello = hello_of(replace(ClientSettings(), group=group))
     assert [share[0] for share in hello.key_share or ()] == [NAMES[group]]
     assert (hello.supported_groups or [None])[0] == NAMES[group]

@@ -63,7 +63,7 @@ def test_every_document_that_code_and_messages_name_exists() -> None:
     assert [f"{path.relative_to(ROOT)}: {name}" for name, path in named.items() if not (ROOT / name).is_file()] == []
 
 
-def test_the_readme_has_at_most_500_words() -> None:
+def test_the_length_of_the_readme_is_limited() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 500
 
 

@@ -76,14 +76,14 @@ def delays(profile: Profile, count: int = 200, seed: int = 1) -> list[float]:
 @pytest.mark.parametrize("distribution", [None, "normal", "pareto", "paretonormal"])
 def test_the_right_jitter_passes_and_another_does_not(distribution: str | None) -> None:
     profile = replace(LINK, jitter_ms=2.0, jitter_distribution=distribution)
-    found = [list(effects.jitter_faults(profile, 10.0, delays(profile, seed=s), "uplink")) for s in range(100)]
-    assert found.count([]) >= 99
+    results = [list(effects.jitter_faults(profile, 10.0, delays(profile, seed=s), "uplink")) for s in range(100)]
+    assert results.count([]) >= 99
     for other in (replace(profile, jitter_ms=4.0), replace(profile, jitter_ms=0.5)):
         assert list(effects.jitter_faults(profile, 10.0, delays(other), "uplink")) != []
     assert list(effects.jitter_faults(profile, 10.0, [10.0] * 200, "uplink")) != []
 
 
-def test_a_queue_of_another_length_is_found_out() -> None:
+def test_a_queue_of_another_length_is_detected() -> None:
     fifo = replace(LINK, queue_bdp=10.0)
     down, _up = fifo.queues()
     assert down is not None
@@ -104,23 +104,23 @@ def test_a_queue_of_another_length_is_found_out() -> None:
 
 
 def test_stages_stand_in_the_order_packets_meet_them() -> None:
-    def words(profile: Profile) -> list[str]:
+    def stages(profile: Profile) -> list[str]:
         return [" ".join(command) for stage in profile.stages()[0] for command in stage.tc_commands()]
 
-    assert len(words(LINK)) == 1
-    path, bucket, codel, rate = words(replace(LINK, queue="fq_codel", loss_percent=1.0, jitter_ms=1.0))
+    assert len(stages(LINK)) == 1
+    path, bucket, codel, rate = stages(replace(LINK, queue="fq_codel", loss_percent=1.0, jitter_ms=1.0))
     assert "delay" in path
     assert "loss random 1.0%" in path
     assert "rate" not in path
     assert bucket.startswith("root handle 1: tbf rate 10000000bit")
     assert codel.startswith("parent 1:1 fq_codel")
     assert rate.endswith("rate 10000000bit")
-    assert "cake bandwidth 10000000bit" in words(replace(LINK, queue="cake"))[1]
-    assert "limit 250000" in words(replace(LINK, queue_bdp=10.0))[1]
+    assert "cake bandwidth 10000000bit" in stages(replace(LINK, queue="cake"))[1]
+    assert "limit 250000" in stages(replace(LINK, queue_bdp=10.0))[1]
     # What keeps its order needs no stage more: a rate has netem let nobody overtake.
-    assert len(words(replace(LINK, jitter_ms=1.0, jitter_reorders=False))) == 1
-    assert "rate" in words(Profile("y", 20.0, jitter_ms=1.0, jitter_reorders=False))[0]
-    assert "loss gemodel 3.7037037% 33.3333333% 100.0000000%" in words(BURSTS)[0]
+    assert len(stages(replace(LINK, jitter_ms=1.0, jitter_reorders=False))) == 1
+    assert "rate" in stages(Profile("y", 20.0, jitter_ms=1.0, jitter_reorders=False))[0]
+    assert "loss gemodel 3.7037037% 33.3333333% 100.0000000%" in stages(BURSTS)[0]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_effects_that_contradict_each_other_are_refused(values: dict[str, object
     assert caught.value.key == key  # type: ignore[attr-defined]
 
 
-def told() -> Iterator[tuple[dict[str, str], dict[str, object]]]:
+def given_effects() -> Iterator[tuple[dict[str, str], dict[str, object]]]:
     yield {"loss": "1%"}, {"loss_percent": 1.0, "loss_burst_packets": None}
     yield {"loss": "1%,3"}, {"loss_percent": 1.0, "loss_burst_packets": 3.0}
     yield {"jitter": "5ms"}, {"jitter_ms": 5.0, "jitter_distribution": None, "jitter_reorders": True}
@@ -153,22 +153,22 @@ def told() -> Iterator[tuple[dict[str, str], dict[str, object]]]:
     yield {"cross": "paced:20,up"}, {"cross_traffic": "paced", "cross_mbit": 20.0, "cross_direction": "up"}
 
 
-@pytest.mark.parametrize(("words", "values"), list(told()))
-def test_the_words_of_the_command_line_are_the_keys_of_a_profile(
-    words: dict[str, str], values: dict[str, object]
+@pytest.mark.parametrize(("given", "values"), list(given_effects()))
+def test_the_effects_of_the_command_line_are_the_keys_of_a_profile(
+    given: dict[str, str], values: dict[str, object]
 ) -> None:
-    made = varied(LINK, **words)
+    made = varied(LINK, **given)
     assert {name: getattr(made, name) for name in values} == values
     assert made.name != LINK.name
     assert made.rtt_ms == LINK.rtt_ms
 
 
 @pytest.mark.parametrize(
-    "words", [{"loss": "much"}, {"loss": "101%"}, {"jitter": "5ms,flat"}, {"queue": "red"}, {"cross": "udp"}]
+    "given", [{"loss": "much"}, {"loss": "101%"}, {"jitter": "5ms,flat"}, {"queue": "red"}, {"cross": "udp"}]
 )
-def test_words_that_are_none_are_refused(words: dict[str, str]) -> None:
+def test_unknown_effects_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(LinkError):
-        varied(LINK, **words)
+        varied(LINK, **given)
 
 
 def test_no_word_leaves_the_link_as_it_is() -> None:

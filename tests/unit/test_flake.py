@@ -152,30 +152,30 @@ def test_every_program_of_the_module_is_built() -> None:
 
 def called_programs() -> set[str]:
     """Names of the programs the library starts or looks for on the PATH."""
-    found: set[str] = set()
+    names: set[str] = set()
     for path in LIBRARY:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         commands: list[ast.expr] = []
-        for place in ast.walk(tree):
-            if isinstance(place, ast.Call):
-                function = place.func.attr if isinstance(place.func, ast.Attribute) else getattr(place.func, "id", "")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 if function in ("find_program", "tool", "_real"):
-                    found |= {a.value for a in place.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
+                    names |= {a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
                 elif function in ("run", "Popen", "command_in"):
-                    commands += place.args
-            elif isinstance(place, ast.FunctionDef) and place.name == "command_in":
-                commands += [line.value for line in place.body if isinstance(line, ast.Return) and line.value]
-            elif isinstance(place, ast.Assign) and getattr(place.targets[0], "id", "") == "_TOOLS":
-                found |= set(ast.literal_eval(place.value))
+                    commands += node.args
+            elif isinstance(node, ast.FunctionDef) and node.name == "command_in":
+                commands += [line.value for line in node.body if isinstance(line, ast.Return) and line.value]
+            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_TOOLS":
+                names |= set(ast.literal_eval(node.value))
         named = {command.id for command in started(commands) if isinstance(command, ast.Name)}
-        for place in ast.walk(tree):
-            if isinstance(place, ast.Assign) and getattr(place.targets[0], "id", "") in named:
-                commands.append(place.value)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in named:
+                commands.append(node.value)
         for command in started(commands):
             if isinstance(command, ast.Constant) and isinstance(command.value, str):
-                found.add(command.value)
+                names.add(command.value)
     # Found by variables instead, or whatever the user asks for.
-    return {name for name in found if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - {
+    return {name for name in names if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - {
         "chromedriver",
         "linux",
         "linux.uml",
@@ -192,9 +192,9 @@ def started(commands: list[ast.expr]) -> Iterator[ast.expr]:
             continue
         first = command.elts[0]
         yield first.value if isinstance(first, ast.Starred) else first
-        words = [word.value if isinstance(word, ast.Constant) else None for word in command.elts]
-        if "--" in words[:-1]:
-            yield command.elts[words.index("--") + 1]
+        arguments = [word.value if isinstance(word, ast.Constant) else None for word in command.elts]
+        if "--" in arguments[:-1]:
+            yield command.elts[arguments.index("--") + 1]
 
 
 LISTED: dict[str, Any] = json.loads((NIX / "packages.json").read_text(encoding="utf-8"))
@@ -212,13 +212,13 @@ def test_every_program_the_library_starts_is_in_the_shell() -> None:
 
 def test_every_tool_of_the_shell_is_called_somewhere() -> None:
     assert commands_of("measuring") - called_programs() == set()
-    told = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)
+    library = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)
     scripts = "".join(
         p.read_text(encoding="utf-8")
         for p in [*filter(Path.is_file, (ROOT / "setup").iterdir()), NIX / "checks.nix", NIX / "go.nix"]
     )
     for command in commands_of("looking"):
-        assert re.search(rf"\b{command}\b", told), f"nothing tells the user of {command}"
+        assert re.search(rf"\b{command}\b", library), f"nothing tells the user of {command}"
     for command in commands_of("developing"):
         assert re.search(rf"\b{command}\b", scripts), f"no check runs {command}"
 
@@ -249,7 +249,7 @@ def test_the_shell_takes_the_checkouts_library_and_nothing_of_the_hosts(tmp_path
     (checkout / "lib" / "crosslayer").mkdir(parents=True)
     here = tmp_path / "elsewhere" if below == "nowhere" else checkout / below
     here.mkdir(exist_ok=True)
-    said = subprocess.run(
+    output = subprocess.run(
         ["bash", "-euc", f'{hook[1]}\necho "${{PYTHONPATH-none}}"'],
         cwd=here,
         env=os.environ | {"PYTHONPATH": "/of/the/host"},
@@ -257,7 +257,7 @@ def test_the_shell_takes_the_checkouts_library_and_nothing_of_the_hosts(tmp_path
         text=True,
         check=True,
     ).stdout
-    assert said.strip() == ("none" if below == "nowhere" else f"{checkout}/lib")
+    assert output.strip() == ("none" if below == "nowhere" else f"{checkout}/lib")
 
 
 def test_a_kernel_of_the_users_own_does_not_win() -> None:
@@ -362,21 +362,21 @@ def papermill(folder: Path) -> Papermill:
     stub.chmod(0o755)
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
 
-    def run(*words: str, terminal: bool = False, cwd: Path = folder) -> tuple[str, list[str]]:
-        command = ["bash", str(NIX / "papermill.sh"), *words]
+    def run(*given: str, terminal: bool = False, cwd: Path = folder) -> tuple[str, list[str]]:
+        command = ["bash", str(NIX / "papermill.sh"), *given]
         if not terminal:
             done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True)
             assert done.stdout == "ran\n", "standard output is papermill's alone"
             return done.stderr, arguments.read_text(encoding="utf-8").splitlines()
-        ours, theirs = pty.openpty()
-        with subprocess.Popen(command, cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            os.close(theirs)
-            said = b""
+        ours, others = pty.openpty()
+        with subprocess.Popen(command, cwd=cwd, env=environment, stdin=others, stdout=others, stderr=others) as process:
+            os.close(others)
+            output = b""
             while piece := read_terminal(ours):
-                said += piece
+                output += piece
             assert process.wait() == 0
         os.close(ours)
-        return said.decode(), arguments.read_text(encoding="utf-8").splitlines()
+        return output.decode(), arguments.read_text(encoding="utf-8").splitlines()
 
     return run
 
@@ -394,9 +394,9 @@ DEFAULT = ["notebooks/run_all.ipynb", "build/notebooks/run_all.ipynb", "--cwd", 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 def test_papermill_gives_an_output_path_where_there_is_none(papermill: Papermill, folder: Path, terminal: bool) -> None:
-    said, arguments = papermill("notebooks/run_all.ipynb", terminal=terminal)
+    output, arguments = papermill("notebooks/run_all.ipynb", terminal=terminal)
     assert arguments == DEFAULT
-    assert "writing build/notebooks/run_all.ipynb" in said
+    assert "writing build/notebooks/run_all.ipynb" in output
     assert (folder / "build" / "notebooks").is_dir()
 
 
@@ -417,27 +417,27 @@ def test_papermill_takes_parameters_without_an_output_path(papermill: Papermill)
 
 
 def test_papermill_takes_options_before_the_notebook_and_a_working_folder(papermill: Papermill) -> None:
-    said = papermill("--no-progress-bar", "-p", "size", "smoke", "notebooks/run_all.ipynb", "--report-mode")
-    assert said[1] == ["--no-progress-bar", "-p", "size", "smoke", *DEFAULT, "--report-mode"]
+    output = papermill("--no-progress-bar", "-p", "size", "smoke", "notebooks/run_all.ipynb", "--report-mode")
+    assert output[1] == ["--no-progress-bar", "-p", "size", "smoke", *DEFAULT, "--report-mode"]
     assert papermill("--cwd", ".", "notebooks/run_all.ipynb")[1] == ["--cwd", ".", *DEFAULT[:2]]
 
 
 def test_the_shells_papermill_knows_the_options_of_papermill() -> None:
     cli = pytest.importorskip("papermill.cli")
     script = (NIX / "papermill.sh").read_text(encoding="utf-8")
-    for name, words in (("two", 2), ("one", 1)):
+    for name, values in (("two", 2), ("one", 1)):
         known = re.search(rf"^{name}='([^']*)'", script, re.MULTILINE)
         assert known is not None
         takes = {
             option
             for parameter in cli.papermill.params
             for option in parameter.opts
-            if option.startswith("-") and parameter.nargs == words and not parameter.is_flag
+            if option.startswith("-") and parameter.nargs == values and not parameter.is_flag
         }
         assert takes <= set(known[1].split())
 
 
-def test_papermill_puts_its_output_beside_the_notebooks_from_anywhere(papermill: Papermill, folder: Path) -> None:
+def test_papermill_puts_its_output_next_to_the_notebooks_from_anywhere(papermill: Papermill, folder: Path) -> None:
     inside = papermill("run_all.ipynb", cwd=folder / "notebooks")[1]
     assert inside == ["run_all.ipynb", "../build/notebooks/run_all.ipynb", "--cwd", "."]
     (folder / "mine.ipynb").write_text("{}", encoding="utf-8")
@@ -445,7 +445,7 @@ def test_papermill_puts_its_output_beside_the_notebooks_from_anywhere(papermill:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
         ["notebooks/run_all.ipynb", "out.ipynb"],
         ["notebooks/run_all.ipynb", "out.ipynb", "-p", "size", "smoke"],
@@ -459,9 +459,9 @@ def test_papermill_puts_its_output_beside_the_notebooks_from_anywhere(papermill:
     ],
     ids=" ".join,
 )
-def test_papermill_passes_everything_else_on(papermill: Papermill, folder: Path, words: list[str]) -> None:
-    said, arguments = papermill(*words)
-    assert (said, arguments) == ("", words or [""])
+def test_papermill_passes_everything_else_on(papermill: Papermill, folder: Path, command: list[str]) -> None:
+    output, arguments = papermill(*command)
+    assert (output, arguments) == ("", command or [""])
     assert not (folder / "build").exists()
 
 
@@ -483,9 +483,9 @@ def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
     doctor.write_text(f"#!{shutil.which('bash')}\necho ok\necho\necho It shows.\nexit 1\n", encoding="utf-8")
     doctor.chmod(0o755)
 
-    def run(*words: str) -> Path:
+    def run(*arguments: str) -> Path:
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script, "reproduce", *words],
+            ["bash", "-euo", "pipefail", "-c", script, "reproduce", *arguments],
             cwd=here,
             env=os.environ | {"PATH": f"{folder / 'programs'}:{os.environ['PATH']}", "WORKPLACE": str(package)},
             capture_output=True,
@@ -541,7 +541,7 @@ def test_smoke_check_passes_a_whole_campaign(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         ({"links": ("fiber",)}, "are not those of smoke"),
         ({"rounds": 2}, "2 DoQ exchanges"),
@@ -552,10 +552,10 @@ def test_smoke_check_passes_a_whole_campaign(
     ids=["links", "rounds", "0-RTT", "protocols", "failures"],
 )
 def test_smoke_check_names_what_is_missing(
-    tmp_path: Path, smoke: ModuleType, capsys: pytest.CaptureFixture[str], options: dict[str, Any], said: str
+    tmp_path: Path, smoke: ModuleType, capsys: pytest.CaptureFixture[str], options: dict[str, Any], output: str
 ) -> None:
     assert smoke.main(synthetic_smoke(tmp_path / "bad", smoke, **options)) == 1
-    assert said in capsys.readouterr().out
+    assert output in capsys.readouterr().out
 
 
 def test_smoke_check_reports_a_folder_that_is_no_dataset(
@@ -568,7 +568,7 @@ def test_smoke_check_reports_a_folder_that_is_no_dataset(
 # The command where nothing measures
 
 
-def test_the_wrapper_gets_only_quoted_words() -> None:
+def test_the_wrapper_gets_only_quoted_arguments() -> None:
     """An empty word vanishes unquoted: `--prefix PATH :` then takes the next option for its folder, as on Darwin."""
     programs = (NIX / "programs.nix").read_text(encoding="utf-8")
     call = re.search(r"makeWrapper \$\{env\}(.*?)'';", programs, re.DOTALL)
@@ -597,7 +597,7 @@ def test_the_flakes_versions_are_compared_with_those_listed(
     assert (compare.main(), capsys.readouterr().out) == (0, "")
     file.write_text("numpy==0.1\nno-such-package==1\n", encoding="utf-8")
     assert compare.main() == 1
-    said = capsys.readouterr().out
-    assert f"numpy=={have}    (listed is 0.1)" in said
-    assert "no-such-package: not installed, listed is 1" in said
+    output = capsys.readouterr().out
+    assert f"numpy=={have}    (listed is 0.1)" in output
+    assert "no-such-package: not installed, listed is 1" in output
     assert 'python nix/versions.py setup/pinned.in"' in (NIX / "checks.nix").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from crosslayer import pages, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
-from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO, Kind
+from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO, GatewayKind
 from crosslayer.studies.gateway.measure import evidence_columns
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 from crosslayer.vocabulary import Sharing
@@ -27,7 +27,7 @@ ROUNDS = 12
 ASKED_FROM, LOADED_FROM = 40001, 40002
 
 
-def events(kind: Kind) -> tuple[list[QueryEvent], list[RequestEvent]]:
+def events(kind: GatewayKind) -> tuple[list[QueryEvent], list[RequestEvent]]:
     """What the server tells of a load that was what it was meant to be."""
     common: dict[str, Any] = {"time_ns": 0, "resumed": False, "address_validated": False, "handshake_complete": True}
     port = ASKED_FROM if kind.through is Sharing.SHARED else LOADED_FROM
@@ -52,7 +52,7 @@ def events(kind: Kind) -> tuple[list[QueryEvent], list[RequestEvent]]:
     return queries, requests
 
 
-def judged(kind: Kind, of: list[Event], carried: dict[int, int] | None = None) -> str | None:
+def judged(kind: GatewayKind, of: list[Event], carried: dict[int, int] | None = None) -> str | None:
     if carried is None:
         port = ASKED_FROM if kind.through is Sharing.SHARED else LOADED_FROM
         carried = {port: len(PAGE.resources)} if kind.through else {}
@@ -61,7 +61,7 @@ def judged(kind: Kind, of: list[Event], carried: dict[int, int] | None = None) -
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_the_server_log_confirms_every_load(kind: Kind) -> None:
+def test_the_server_log_confirms_every_load(kind: GatewayKind) -> None:
     queries, requests = events(kind)
     assert judged(kind, [*queries, *requests]) is None
     assert (
@@ -138,11 +138,11 @@ def test_the_figure_says_what_was_put_in() -> None:
     assert drawing.table is not None
     # Two times in RTT and in ms, three kinds and three differences, in four cells.
     assert drawing.table.height == 4 * (3 + 3) * 4
-    said = str(drawing.verdict)
+    verdict = str(drawing.verdict)
     assert re.search(
-        r"of the same gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", said
+        r"of the same gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", verdict
     )
-    assert re.search(r"with two \(A/A\): example.org on Fiber -0\.\d+ \[", said)
+    assert re.search(r"with two \(A/A\): example.org on Fiber -0\.\d+ \[", verdict)
 
 
 def test_without_the_gateway_there_is_no_answer() -> None:

@@ -40,9 +40,9 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_kernel_says_what_it_was_built_from(kernel: Path) -> None:
     kernel.with_name("crosslayer-linux.json").write_text(json.dumps(ABOUT), encoding="utf-8")
-    found = find_kernel()
-    assert (found.path, found.version, found.clock_read_ns) == (kernel, "7.2.13", 16)
-    assert found.as_versions()["guest_kernel_config_sha256"] == "c0"
+    result = find_kernel()
+    assert (result.path, result.version, result.clock_read_ns) == (kernel, "7.2.13", 16)
+    assert result.as_versions()["guest_kernel_config_sha256"] == "c0"
 
 
 @pytest.mark.parametrize("about", [None, "{", "{}"], ids=["no file", "no JSON", "no version"])
@@ -54,7 +54,7 @@ def test_a_kernel_of_unknown_origin_is_refused(kernel: Path, about: str | None) 
     assert "make guest" in caught.value.next_step
 
 
-def test_without_a_kernel_the_way_to_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_kernel_the_way_to_one_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSLAYER_KERNEL", str(tmp_path / "none"))
     with pytest.raises(TestbedError, match="no kernel for the guest") as caught:
         Guest(["/bin/true"], clock="virtual")

@@ -35,7 +35,7 @@ def test_a_document_names_the_same_however_it_arrives(size: int, encoding: str) 
     assert [named for at in range(0, len(body), size) for named in scanner.take(body[at : at + size])] == NAMED
 
 
-def test_a_name_is_found_before_the_document_is_complete() -> None:
+def test_a_name_is_detected_before_the_document_is_complete() -> None:
     scanner = Scanner()
     end = DOCUMENT.index(b"/early.js")
     assert scanner.take(DOCUMENT[:end]) == NAMED[:1]
@@ -128,7 +128,7 @@ def test_every_byte_is_the_pages() -> None:
     assert difference(fetch) == "/ has 99999 bytes instead of 100000"
 
 
-def test_a_body_that_is_no_gzip_or_not_of_the_page_is_told() -> None:
+def test_a_body_that_is_no_gzip_or_not_of_the_page_is_reported() -> None:
     fetch = whole("example.org")
     fetch.document.body[:] = bytes(650)
     assert str(difference(fetch)).startswith("/ is no gzip stream")

@@ -72,9 +72,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[pages.FromHar, pages
 def test_every_request_has_its_host_its_weight_and_what_had_it_fetched(
     made: tuple[pages.FromHar, pages.BuiltPage],
 ) -> None:
-    found = {r.key: (r.wire_bytes, r.after) for r in made[1].spec.resources}
+    results = {r.key: (r.wire_bytes, r.after) for r in made[1].spec.resources}
     css = CDN + "a.css"
-    assert found == {
+    assert results == {
         "/": (5000, ""),
         css: (2000, "/"),
         css + "~2": (400, "/"),
@@ -88,7 +88,7 @@ def test_every_request_has_its_host_its_weight_and_what_had_it_fetched(
     assert all(r.file.stat().st_size == r.wire_bytes for r in made[1].resources)
 
 
-def test_what_is_left_out_is_said(made: tuple[pages.FromHar, pages.BuiltPage]) -> None:
+def test_what_is_left_out_is_reported(made: tuple[pages.FromHar, pages.BuiltPage]) -> None:
     assert made[0].left_out == {
         "redirections": 1,
         "asked for again": 1,
@@ -154,7 +154,7 @@ def test_recorded_pages_are_what_they_were(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([], "must be a JSON object"),
         ({"log": {}}, "entries"),
@@ -163,10 +163,10 @@ def test_recorded_pages_are_what_they_were(tmp_path: Path, name: str) -> None:
         ({"log": {"entries": [entry("https://[/", "text/html", 0.0)]}}, "no document"),
     ],
 )
-def test_what_is_no_recording_of_a_page_is_refused(tmp_path: Path, values: object, said: str) -> None:
+def test_what_is_no_recording_of_a_page_is_refused(tmp_path: Path, values: object, message: str) -> None:
     har = tmp_path / "site.har"
     har.write_text(json.dumps(values))
-    with pytest.raises(PageError, match=said):
+    with pytest.raises(PageError, match=message):
         from_har(har, tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
@@ -196,7 +196,7 @@ def test_a_failed_request_is_no_likeness() -> None:
     assert "failed   https://a.example/a%20b (404)" in str(failed)
 
 
-def test_a_page_is_told_from_its_recording() -> None:
+def test_a_page_is_distinguished_from_its_recording() -> None:
     wanted = [("/", 0.0, 600), ("/a", 30.0, 300), ("/b", 60.0, 100)]
     recorded = PageRecording(
         tuple(RecordedRequest(f"https://a.example{path}", ms, size) for path, ms, size in wanted), 80.0
@@ -210,9 +210,9 @@ def test_a_page_is_told_from_its_recording() -> None:
     icon = [request("/", 5, 600), request("/favicon.ico", 6, 10), request("/a", 40, 300), request("/b", 65, 100)]
     assert likeness(recorded, icon, 90.0).like
     untimed = PageRecording(tuple(RecordedRequest(f"https://a.example{path}", None, size) for path, _, size in wanted))
-    told = likeness(untimed, icon, 90.0)
-    assert told.like
-    assert "order      the recording has no times\nwaterfall  load event 90 ms" in str(told)
+    similarity = likeness(untimed, icon, 90.0)
+    assert similarity.like
+    assert "order      the recording has no times\nwaterfall  load event 90 ms" in str(similarity)
     for events in (
         [request("/", 0, 600), request("/a", 30, 300)],
         [request("/", 0, 600), request("/a", 30, 300), request("/b", 60, 100), request("/c", 70, 1)],

@@ -27,9 +27,9 @@ def loads(of_hosts: dict[str, float], rounds: int = 20) -> pl.LazyFrame:
     """Of each host so many rounds around its own PLT, ms; the A/A loads are alike."""
     draw = np.random.default_rng(1)
     rows: list[dict[str, Any]] = []
-    for place, (host, plt_ms) in enumerate(of_hosts.items()):
+    for index, (host, plt_ms) in enumerate(of_hosts.items()):
         for number in range(rounds):
-            known = {"campaign": "c", "round": place * rounds + number, "host": host, "link": "fiber", "page": "p"}
+            known = {"campaign": "c", "round": index * rounds + number, "host": host, "link": "fiber", "page": "p"}
             known |= {"h3": "1-rtt", "coupling": "decoupled", "dns_protocol": None, "error": None}
             rows += [
                 known | {"condition": "main", "role": role, "plt_ms": plt_ms + draw.normal(0, 0.1)}
@@ -39,8 +39,8 @@ def loads(of_hosts: dict[str, float], rounds: int = 20) -> pl.LazyFrame:
 
 
 def width(frame: pl.LazyFrame) -> float:
-    found = metrics.medians(frame.filter(condition="main", role="measured"), "plt_ms", ["link"]).row(0, named=True)
-    return float(found["high"] - found["low"])
+    actual = metrics.medians(frame.filter(condition="main", role="measured"), "plt_ms", ["link"]).row(0, named=True)
+    return float(actual["high"] - actual["low"])
 
 
 def test_an_interval_knows_that_hosts_differ() -> None:
@@ -54,8 +54,8 @@ def test_an_interval_knows_that_hosts_differ() -> None:
 def test_the_host_that_disagrees_is_named() -> None:
     spread = metrics.spread(loads({"a": 100.0, "b": 100.0, "c": 100.0, "slow": 102.0}))
     assert metrics.disagreeing(spread) == ["slow"]
-    found = {row["host"]: row for row in spread.iter_rows(named=True)}
-    assert found["slow"]["median"] == pytest.approx(2, abs=0.3)
+    actual = {row["host"]: row for row in spread.iter_rows(named=True)}
+    assert actual["slow"]["median"] == pytest.approx(2, abs=0.3)
     assert metrics.disagreeing(metrics.spread(loads(dict.fromkeys("abcd", 100.0)))) == []
 
 
@@ -89,7 +89,7 @@ def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
     plan = Plan(study="coalescing", links=("fiber",), pages=("p",), rounds=2)
 
     def part(mark: str, version: str, name: str = "") -> FinishedRound:
-        host = provenance.Host(mark, name, {"cpu": "x"})
+        host = provenance.MeasuringHost(mark, name, {"cpu": "x"})
         return FinishedRound(Cell("fiber", "p"), 0, {}, 0, "netem", {"chromium": version, "server": "1"}, host)
 
     with Store(tmp_path, plan) as store:
@@ -111,7 +111,7 @@ def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
         assert note.endswith("on host-2, with other versions of: chromium")
 
 
-def test_a_host_is_told_apart_without_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_is_distinguished_without_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CROSSLAYER_HOST", raising=False)
     here, elsewhere = provenance.this_host("one"), provenance.this_host("other")
     assert here == provenance.this_host("one")

@@ -232,10 +232,10 @@ def test_plt_of_a_combination_is_elapsed_plus_load_event_start(harness: Harness)
         metrics.exchanges(dataset.table("dns_exchanges")), metrics.page_loads(dataset.table("page_loads"))
     ).collect()
     rtt = RTT_MS["4g"]
-    found = dict(combinations.select("combination", "plt_ms").iter_rows())
-    assert set(found) == set(metrics.COMBINATIONS)
-    assert found["DoQ + H3 0-RTT"] == pytest.approx(2.01 * rtt + 0.6 + 2.2 * rtt + 40)
-    assert found["DoUDP + H3 1-RTT"] == pytest.approx(rtt + 0.6 + 2.5 * rtt + 40)
+    actual = dict(combinations.select("combination", "plt_ms").iter_rows())
+    assert set(actual) == set(metrics.COMBINATIONS)
+    assert actual["DoQ + H3 0-RTT"] == pytest.approx(2.01 * rtt + 0.6 + 2.2 * rtt + 40)
+    assert actual["DoUDP + H3 1-RTT"] == pytest.approx(rtt + 0.6 + 2.5 * rtt + 40)
 
 
 def test_rounds_are_in_the_order_of_their_times(harness: Harness) -> None:
@@ -273,8 +273,8 @@ def test_failed_loads_keep_the_harness_s_reason(harness: Harness) -> None:
     early = harness.measurement(error="H3_web_performance chrome error chrome-error://chromewebdata/")
     harness.exchanges(early, 15.0)
     harness.load(early, 1, 15.0)
-    found = rows(imported(harness), "page_loads").sort("round", "h3")
-    assert found.select("round", "h3", "plt_ms", "error").rows() == [
+    actual = rows(imported(harness), "page_loads").sort("round", "h3")
+    assert actual.select("round", "h3", "plt_ms", "error").rows() == [
         (0, "0-rtt", None, "H3_web_performance_warmup: Message: timeout: Timed out receiving message"),
         (0, "1-rtt", None, "H3_web_performance_warmup: Message: timeout: Timed out receiving message"),
         (1, "0-rtt", None, "H3_web_performance chrome error chrome-error://chromewebdata/"),
@@ -395,8 +395,8 @@ def test_imported_data_go_through_the_same_figures_and_claims(harness: Harness) 
     assert inputs.links == ("fiber", "4g")
     for figure in STUDIES[dataset.campaign.study].figures:
         assert figures.draw(figure, inputs, dataset.caption).vega_lite()
-    found = report.check_claims(dataset)
-    by_claim = {row["claim_id"]: row for row in found.iter_rows(named=True)}
+    judged = report.check_claims(dataset)
+    by_claim = {row["claim_id"]: row for row in judged.iter_rows(named=True)}
     assert by_claim["T093"]["ours"] == pytest.approx(2.01)
     assert by_claim["T062"]["ours"] == pytest.approx(1.2)
     assert by_claim["T110"]["why"] == "This campaign has no link cable."

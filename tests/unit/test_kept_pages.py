@@ -149,7 +149,7 @@ def test_what_is_no_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
             from_folder(path, tmp_path / "page", host="www.shop.example")
 
 
-def test_files_of_a_saved_page_are_found_whatever_their_names(tmp_path: Path) -> None:
+def test_files_of_a_saved_page_are_located_whatever_their_names(tmp_path: Path) -> None:
     page = tmp_path / "saved"
     (page / "Schöne Seite_files").mkdir(parents=True)
     files = page / "Schöne Seite_files"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,165 +15,42 @@ import pytest
 import crosslayer
 
 LIBRARY = Path(crosslayer.__file__).parent
-GLOSSARY = LIBRARY.parents[1] / "docs" / "reference" / "glossary.md"
+ROOT = Path(__file__).parents[2]
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 
-PACKAGES = (
-    "__init__.py",
-    "__main__.py",
-    "box",
-    "browser",
-    "commands/box.py",
-    "commands/link.py",
-    "commands/measure.py",
-    "commands/show.py",
-    "commands/stub.py",
-    "decode.py",
-    "doctor.py",
-    "cli.py",
-    "discover",
-    "errors.py",
-    "guest",
-    "h3",
-    "links.py",
-    "cpu_load.py",
-    "metrics",
-    "notebooks",
-    "packets",
-    "path_faults.py",
-    "process.py",
-    "published.py",
-    "stub",
-    "study.py",
-    "timestamps.py",
-    "traces.py",
-    "testbed",
-    "claims",
-    "figures",
-    "report/answer.py",
-    "report/drawing.py",
-    "report/facts.py",
-    "report/files.py",
-    "report/loads.py",
-    "report/made.py",
-    "report/page.py",
-    "report/pdf.py",
-    "report/waterfall.py",
-    "dns/__init__.py",
-    "dns/capture.py",
-    "dns/certificates.py",
-    "dns/client.py",
-    "dns/errors.py",
-    "dns/exchange.py",
-    "dns/handshake_bytes.py",
-    "dns/http.py",
-    "dns/http2.py",
-    "dns/keylog.py",
-    "dns/message.py",
-    "dns/paced.py",
-    "dns/quic.py",
-    "dns/quic_core.py",
-    "dns/sessions.py",
-    "dns/tcp.py",
-    "dns/timing.py",
-    "dns/tls.py",
-    "dns/udp.py",
-    "studies/__init__.py",
-    "studies/address_token",
-    "studies/authoritative/__init__.py",
-    "studies/authoritative/claims.py",
-    "studies/authoritative/figures.py",
-    "studies/browsers",
-    "studies/certificates/__init__.py",
-    "studies/certificates/claims.py",
-    "studies/certificates/figures.py",
-    "studies/certificates/metrics.py",
-    "studies/certificates/visits.py",
-    "studies/coalescing",
-    "studies/combinations",
-    "studies/composition/__init__.py",
-    "studies/composition/claims.py",
-    "studies/composition/figures.py",
-    "studies/early_data",
-    "studies/fallback/__init__.py",
-    "studies/fallback/cases.py",
-    "studies/fallback/claims.py",
-    "studies/fallback/curl.py",
-    "studies/fallback/figures.py",
-    "studies/fallback/timers.py",
-    "studies/gateway/__init__.py",
-    "studies/gateway/claims.py",
-    "studies/gateway/figures.py",
-    "studies/gateway/kinds.py",
-    "studies/https_records/__init__.py",
-    "studies/https_records/claims.py",
-    "studies/https_records/figures.py",
-    "studies/https_records/records.py",
-    "studies/key_share",
-    "studies/loss/__init__.py",
-    "studies/loss/claims.py",
-    "studies/loss/figures.py",
-    "studies/one_connection/__init__.py",
-    "studies/one_connection/answer.py",
-    "studies/one_connection/claims.py",
-    "studies/one_connection/figures.py",
-    "studies/one_connection/metrics.py",
-    "studies/one_connection/modes.py",
-    "studies/path_quality/__init__.py",
-    "studies/path_quality/claims.py",
-    "studies/path_quality/figures.py",
-    "studies/path_quality/visits.py",
-    "studies/rest/__init__.py",
-    "studies/rest/claims.py",
-    "studies/rest/figures.py",
-    "studies/rest/keepers.py",
-    "studies/serialisation",
-    "studies/single_query/__init__.py",
-    "studies/single_query/claims.py",
-    "studies/single_query/figures.py",
-    "studies/single_query/metrics.py",
-    "studies/single_query/vantage.py",
-    "studies/web/__init__.py",
-    "studies/web/claims.py",
-    "studies/web/figures.py",
-)
-"""Packages and modules whose names are plain; the list grows until it is the whole library."""
+PYTHON = ("lib", "tests", "setup", "sites", "docs", "notebooks")
+"""Folders whose Python is checked, notebooks too."""
 
 FORBIDDEN = frozenset(
     {
-        "beside", "found", "keepsake", "keepsakes", "luggage", "mishap", "parted", "place", "places", "said", "taking",
-        "theirs", "told", "words",
+        "abandoned", "beside", "found", "hands", "keepsake", "keepsakes", "luggage", "mishap", "mishaps", "parted",
+        "place", "places", "said", "taking", "theirs", "told", "vain", "words",
     }
 )  # fmt: skip
 """Words that no identifier may be or contain, as one of its words between underscores or capitals."""
 
-SHARED_NAMES = {
-    "Answer": 3,  # of a worker, of a message, of a client of a study
-    "Browser": 2,
-    "Certificates": 2,
-    "Condition": 5,
-    "Exchange": 2,
-    "Group": 2,
-    "Host": 2,
-    "Kind": 3,
-    "Load": 2,
-    "Recording": 2,
-    "Tables": 2,
-    "Text": 2,
-}
-"""Names of several classes that have nothing to do with each other, with their number.
+OF_OTHERS = frozenset({"StatusNotFound"})
+"""Names of other libraries that Go code mentions."""
 
-The numbers may only fall. Rename a class, then reduce its number, or remove its name, here.
-"""
+SHARED_NAMES = {"Browser": 2}  # of a program, and of a value in the column `browser`
+"""Names of several classes that have nothing to do with each other, with their number, which may only fall."""
 
 STUDY_CLASSES = frozenset({"Options"})
 """Classes that each study has under the same name, because they have the same function in each."""
 
 
-def sources(parts: tuple[str, ...]) -> Iterator[Path]:
-    for part in parts:
-        path = LIBRARY / part
-        assert path.exists(), f"{part} is not in the library: correct PACKAGES"
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+def sources() -> Iterator[tuple[str, str]]:
+    """Path from the root, and Python code, of every module and every notebook's cells."""
+    for folder in PYTHON:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / folder).rglob("*.ipynb")):
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            yield from (
+                (f"{path.relative_to(ROOT)}, cell {number}", "".join(cell["source"]))
+                for number, cell in enumerate(cells)
+                if cell["cell_type"] == "code"
+            )
 
 
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -188,28 +67,41 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def words_of(identifier: str) -> set[str]:
+def parts_of(identifier: str) -> set[str]:
     """The words of an identifier, in lower case, and the identifier itself without leading underscores."""
     plain = identifier.strip("_")
     return {plain.lower(), *(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", plain))}
 
 
 def forbidden_in(source: str) -> list[tuple[str, int]]:
-    return [(name, line) for name, line in bound_names(ast.parse(source)) if FORBIDDEN & words_of(name)]
+    return [(name, line) for name, line in bound_names(ast.parse(source)) if FORBIDDEN & parts_of(name)]
 
 
-@pytest.mark.parametrize("part", PACKAGES)
-def test_identifiers_are_plain(part: str) -> None:
+def go_names(source: str) -> set[str]:
+    """Identifiers of Go code, without its comments and texts."""
+    literals = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|`[^`]*`|\'(?:\\.|[^\'\\])*\''
+    return set(re.findall(r"\b[A-Za-z_]\w*\b", re.sub(literals, " ", source, flags=re.DOTALL)))
+
+
+def test_identifiers_are_plain() -> None:
+    faults = [f"{path}:{line}: {name}" for path, source in sources() for name, line in forbidden_in(source)]
+    assert faults == []
+
+
+def test_identifiers_of_go_are_plain() -> None:
     faults = [
-        f"{path.relative_to(LIBRARY)}:{line}: {name}"
-        for path in sources((part,))
-        for name, line in forbidden_in(path.read_text(encoding="utf-8"))
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "emulation").rglob("*.go"))
+        for name in sorted(go_names(path.read_text(encoding="utf-8")) - OF_OTHERS)
+        if FORBIDDEN & parts_of(name)
     ]
     assert faults == []
 
 
 def test_module_names_are_plain() -> None:
-    assert [path for path in sources(PACKAGES) if FORBIDDEN & words_of(path.stem)] == []
+    files = [path for folder in (*PYTHON, "emulation") for path in (ROOT / folder).rglob("*.[pg]*") if path.is_file()]
+    assert len(files) > 500
+    assert [path for path in files if FORBIDDEN & parts_of(path.stem)] == []
 
 
 @pytest.mark.parametrize(
@@ -238,10 +130,16 @@ def test_each_way_to_bind_a_forbidden_name_is_noticed(source: str) -> None:
     assert forbidden_in(source)
 
 
-def test_words_inside_others_are_allowed() -> None:
+def test_comments_and_texts_of_go_are_not_names() -> None:
+    code = "package a // found\n/* told */ var said = \"place\" + `words` + string('x')\nfunc (p *pool) placeOf() {}"
+    assert {name for name in go_names(code) if FORBIDDEN & parts_of(name)} == {"said", "placeOf"}
+
+
+def test_terms_inside_others_are_allowed() -> None:
     assert forbidden_in("foundation = placeholder = replace = password = besides = 1\nx.find().found\nf(told=1)") == []
 
 
+@cache
 def classes() -> dict[str, set[str]]:
     """Modules of each class of the library, by its name."""
     modules: dict[str, set[str]] = defaultdict(set)

@@ -40,7 +40,7 @@ class Rings:
 
 
 @pytest.mark.parametrize(("set_by_ms", "late_ms"), [(0.5, [0.25]), (60_000.0, []), (-60_000.0, [])])
-def test_of_an_observation_in_which_the_clock_was_set_nothing_is_said(
+def test_of_an_observation_in_which_the_clock_was_set_nothing_is_reported(
     monkeypatch: pytest.MonkeyPatch, set_by_ms: float, late_ms: list[float]
 ) -> None:
     ahead_ms = iter([1000.0, 1000.0 + set_by_ms])
@@ -49,7 +49,7 @@ def test_of_an_observation_in_which_the_clock_was_set_nothing_is_said(
     monkeypatch.setattr(link_delay.namespaces, "namespace", contextlib.nullcontext)
     watch = DelayMeter()
     watch.start()
-    assert [found.late_p50_ms for found in watch.extra_delays_ms(RULE, RULE)] == late_ms
+    assert [extra.late_p50_ms for extra in watch.extra_delays_ms(RULE, RULE)] == late_ms
 
 
 def test_packets_that_queue_go_out_one_after_the_other() -> None:

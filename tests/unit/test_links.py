@@ -60,10 +60,10 @@ def test_every_parameter_reaches_tc() -> None:
         "x", rtt_ms=20.5, title="X", download_mbit=10.5, jitter_ms=2.0, jitter_distribution="normal",
         loss_percent=1.5, reorder_percent=5.0,
     )  # fmt: skip
-    words = " ".join(link.qdiscs()[0].tc_arguments())
-    assert words.startswith("netem limit ")
-    assert "delay 10250.000us 2000.000us distribution normal" in words
-    assert "loss random 1.5% reorder 5.0% rate 10500000bit" in words
+    command = " ".join(link.qdiscs()[0].tc_arguments())
+    assert command.startswith("netem limit ")
+    assert "delay 10250.000us 2000.000us distribution normal" in command
+    assert "loss random 1.5% reorder 5.0% rate 10500000bit" in command
 
 
 def test_a_direction_without_rate_gets_none() -> None:

@@ -92,13 +92,13 @@ def test_made_fonts_have_the_checksums_and_glyphs_they_state(make: ModuleType) -
     font = TTFont(io.BytesIO(file), checkChecksums=2)
     tags = [file[at : at + 4] for at in range(12, 12 + 16 * len(font.reader.keys()), 16)]
     assert tags == sorted(tag.encode() for tag in font.reader.keys())  # noqa: SIM118
-    found = font.getBestCmap()
+    result = font.getBestCmap()
     # Each of the glyphs but .notdef belongs to one character.
-    assert sorted(font.getGlyphID(name) for name in found.values()) == list(range(1, font["maxp"].numGlyphs))
-    assert set("Hamburgefonstiv 0123456789.,!?’–") <= set(map(chr, found))
+    assert sorted(font.getGlyphID(name) for name in result.values()) == list(range(1, font["maxp"].numGlyphs))
+    assert set("Hamburgefonstiv 0123456789.,!?’–") <= set(map(chr, result))
     assert len(font["hmtx"].metrics) == font["maxp"].numGlyphs
-    assert font["glyf"][found[ord(" ")]].numberOfContours == 0
-    assert font["glyf"][found[ord("g")]].numberOfContours > 0
+    assert font["glyf"][result[ord(" ")]].numberOfContours == 0
+    assert font["glyf"][result[ord("g")]].numberOfContours > 0
     assert font["name"].getDebugName(1) == "Test"
 
 

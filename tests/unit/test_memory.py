@@ -32,21 +32,21 @@ def test_parts_give_what_the_whole_gives(tmp_path: Path) -> None:
 
 def test_observations_are_of_their_round_whatever_the_order_of_parts() -> None:
     draw = np.random.default_rng(1)
-    words = {"campaign": "c", "host": "", "link": "fiber", "page": "p"}
+    labels = {"campaign": "c", "host": "", "link": "fiber", "page": "p"}
     one, other = (
         pl.DataFrame({"round": draw.permutation(30)[:20]}).select(
-            *(pl.lit(word).alias(name) for name, word in words.items()),
+            *(pl.lit(word).alias(name) for name, word in labels.items()),
             "round",
             series=pl.lit(name),
             value=pl.col("round") * factor,
         )
         for name, factor in (("a", 1.0), ("b", 3.0))
     )
-    found = Observed([one.lazy(), other.lazy()], rtts_ms={"fiber": 10.0})
+    results = Observed([one.lazy(), other.lazy()], rtts_ms={"fiber": 10.0})
     common = one.join(other, on="round", suffix="_b")
-    difference = median({"b": 1.0, "a": -2.0}).on("fiber")(found)
+    difference = median({"b": 1.0, "a": -2.0}).on("fiber")(results)
     assert difference.value == common.select(pl.col("value_b") - 2 * pl.col("value")).to_series().median()
-    assert found.rounds == pl.concat([one, other])["round"].n_unique()
+    assert results.rounds == pl.concat([one, other])["round"].n_unique()
 
 
 def test_of_very_many_rounds_blocks_of_neighbours_of_one_host_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +65,9 @@ def test_of_very_many_rounds_blocks_of_neighbours_of_one_host_are_drawn(monkeypa
 
 
 def rows_of(series: str, rounds: np.ndarray, values: np.ndarray, host: str = "", page: str = "p") -> pl.LazyFrame:
-    words = {"campaign": "c", "host": host, "link": "fiber", "page": page, "series": series}
+    labels = {"campaign": "c", "host": host, "link": "fiber", "page": page, "series": series}
     return pl.LazyFrame({"round": rounds, "value": values}).with_columns(
-        **{name: pl.lit(word) for name, word in words.items()}
+        **{name: pl.lit(word) for name, word in labels.items()}
     )
 
 
@@ -114,8 +114,8 @@ def test_some_cells_have_the_rounds_that_they_have_alone() -> None:
     assert some.cells == alone.cells
     assert some.rounds.count == alone.rounds.count == 20
     for cell in alone.cells:
-        for found, expected in zip(some.numbers(cell), alone.numbers(cell), strict=True):
-            assert np.array_equal(found, expected)
+        for result, expected in zip(some.numbers(cell), alone.numbers(cell), strict=True):
+            assert np.array_equal(result, expected)
 
 
 def test_a_sum_without_a_common_round_is_no_cell() -> None:

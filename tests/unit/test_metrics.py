@@ -93,12 +93,12 @@ def test_connect_duration_is_end_minus_start() -> None:
 
 
 def test_failures_are_counted_by_condition_and_unproven_early_data_is_one() -> None:
-    found = metrics.failures(
+    actual = metrics.failures(
         dns_rows("DoQ", [1.0, None, None]),
         frame({"study": ["coalescing"], "error": pl.Series([None], dtype=pl.String)}),
         load_rows("0-rtt", [1.0, 2.0], early_data_accepted=[True, None]),
     ).collect()
-    assert found.select("condition", "attempted", "failed", "reason").rows() == [
+    assert actual.select("condition", "attempted", "failed", "reason").rows() == [
         ("DoQ", 3, 2, "failed"),
         ("H3 0-RTT", 2, 1, "the server saw no early data"),
         ("TCP RTT", 1, 0, None),
@@ -109,18 +109,18 @@ def test_failures_are_counted_by_condition_and_unproven_early_data_is_one() -> N
 
 
 def test_plt_is_exchange_plus_browser_plt_of_the_same_round() -> None:
-    found = metrics.combine(
+    actual = metrics.combine(
         metrics.exchanges(dns_rows("DoQ", [1.0, 2.0, None])), metrics.page_loads(load_rows("0-rtt", [10.0, 20.0, 30.0]))
     ).collect()
-    assert found.sort("round").select("round", "combination", "plt_ms").rows() == [
+    assert actual.sort("round").select("round", "combination", "plt_ms").rows() == [
         (0, "DoQ + H3 0-RTT", 11.0),
         (1, "DoQ + H3 0-RTT", 22.0),
     ]
 
 
 def test_rounds_that_lack_one_of_the_two_are_counted() -> None:
-    found = metrics.exclusions(dns_rows("DoQ", [1.0, None, 3.0, None]), load_rows("1-rtt", [1.0, 2.0, None, None]))
-    row = found.collect().row(0, named=True)
+    actual = metrics.exclusions(dns_rows("DoQ", [1.0, None, 3.0, None]), load_rows("1-rtt", [1.0, 2.0, None, None]))
+    row = actual.collect().row(0, named=True)
     assert row == {
         "link": LINK,
         "page": PAGE,
@@ -139,8 +139,8 @@ def test_relative_increase_is_over_the_median_of_the_baseline() -> None:
             frame({"combination": ["DoH + H3 1-RTT"] * 3, "plt_ms": [100.0, 150.0, 200.0]}),
         ]
     )
-    found = metrics.relative_increase(rows).filter(pl.col("combination") == "DoH + H3 1-RTT").collect()
-    assert found.sort("round")["increase_percent"].to_list() == pytest.approx([0.0, 50.0, 100.0])
+    actual = metrics.relative_increase(rows).filter(pl.col("combination") == "DoH + H3 1-RTT").collect()
+    assert actual.sort("round")["increase_percent"].to_list() == pytest.approx([0.0, 50.0, 100.0])
 
 
 def test_a_cell_without_the_baseline_has_no_increase() -> None:
@@ -155,8 +155,8 @@ def test_a_cell_without_the_baseline_has_no_increase() -> None:
 def test_multiples_of_the_nominal_rtt_and_no_multiple_of_zero() -> None:
     checks = pl.LazyFrame({"link": ["fiber", "fiber", "local"], "nominal_rtt_ms": [20.0, 20.0, 0.0]})
     rows = pl.LazyFrame({"link": ["fiber", "local"], "total_ms": [50.0, 1.0]})
-    found = metrics.in_rtts(rows, metrics.nominal_rtts(checks), ["total_ms"]).collect()
-    assert found.select("link", "total_rtt").rows() == [("fiber", 2.5)]
+    actual = metrics.in_rtts(rows, metrics.nominal_rtts(checks), ["total_ms"]).collect()
+    assert actual.select("link", "total_rtt").rows() == [("fiber", 2.5)]
 
 
 def test_link_table_has_the_extremes_of_all_checks_and_counts_failed_ones() -> None:
@@ -177,8 +177,8 @@ def test_link_table_has_the_extremes_of_all_checks_and_counts_failed_ones() -> N
             "verdict": ["pass", "idle RTT 50 ms", "pass", "idle RTT 45 ms"],
         }
     )
-    found = metrics.link_table(checks).collect()
-    assert found.select("quantity", "nominal", "median", "low", "high", "checks", "failed").rows() == [
+    actual = metrics.link_table(checks).collect()
+    assert actual.select("quantity", "nominal", "median", "low", "high", "checks", "failed").rows() == [
         ("RTT", 42.1, 42.2, 42.0, 45.0, 3, 2),
         ("down", 10.7, 10.5, 10.5, 10.5, 1, 2),
         ("up", 0.84, pytest.approx(0.81), 0.8, 0.82, 2, 2),
@@ -209,14 +209,14 @@ def test_curves_of_nothing_are_empty() -> None:
 
 
 def test_summary_of_a_known_sample() -> None:
-    found = metrics.summary(frame({"x_ms": [float(x) for x in range(101)]}), "x_ms", ["link"]).collect()
-    assert found.row(0) == (LINK, 101, 0.0, 5.0, 25.0, 50.0, 75.0, 95.0, 100.0, 40.0, 60.0)
+    actual = metrics.summary(frame({"x_ms": [float(x) for x in range(101)]}), "x_ms", ["link"]).collect()
+    assert actual.row(0) == (LINK, 101, 0.0, 5.0, 25.0, 50.0, 75.0, 95.0, 100.0, 40.0, 60.0)
 
 
 def test_summary_leaves_out_nulls_and_gives_few_observations_no_interval() -> None:
     few = [None, *(float(x) for x in range(metrics.MIN_ROUNDS - 1))]
-    found = metrics.summary(frame({"x_ms": few}), "x_ms", ["link"]).collect().row(0, named=True)
-    assert (found["n"], found["median"], found["low"], found["high"]) == (metrics.MIN_ROUNDS - 1, 2.0, None, None)
+    actual = metrics.summary(frame({"x_ms": few}), "x_ms", ["link"]).collect().row(0, named=True)
+    assert (actual["n"], actual["median"], actual["low"], actual["high"]) == (metrics.MIN_ROUNDS - 1, 2.0, None, None)
 
 
 @pytest.mark.parametrize("rounds", [6, 7, 12, 31, 200])
@@ -224,8 +224,8 @@ def test_intervals_by_rank_hold_the_true_median_as_often_as_they_say(rounds: int
     trials = 2000
     values = np.random.default_rng(12).exponential(size=trials * rounds)
     rows = pl.LazyFrame({"trial": np.repeat(np.arange(trials), rounds), "x_ms": values})
-    found = metrics.summary(rows, "x_ms", ["trial"]).collect()
-    coverage = ((found["low"] <= math.log(2)) & (math.log(2) <= found["high"])).mean()
+    actual = metrics.summary(rows, "x_ms", ["trial"]).collect()
+    coverage = ((actual["low"] <= math.log(2)) & (math.log(2) <= actual["high"])).mean()
     assert 0.94 <= coverage <= 0.99  # 95 %, as near as whole ranks allow
 
 
@@ -246,14 +246,14 @@ def test_published_medians_come_back_from_a_dataset_drawn_from_them(tmp_path: Pa
 
 
 def test_median_and_counts() -> None:
-    found = metrics.medians(frame({"x_ms": [1.0, 2.0, None, 9.0, 4.0]}), "x_ms", ["link"])
-    assert found.select("n", "rounds", "median").row(0) == (4, 4, 3.0)
+    actual = metrics.medians(frame({"x_ms": [1.0, 2.0, None, 9.0, 4.0]}), "x_ms", ["link"])
+    assert actual.select("n", "rounds", "median").row(0) == (4, 4, 3.0)
 
 
 @pytest.mark.parametrize(("rounds", "has_interval"), [(metrics.MIN_ROUNDS - 1, False), (metrics.MIN_ROUNDS, True)])
 def test_too_few_rounds_give_no_interval(rounds: int, has_interval: bool) -> None:
-    found = metrics.medians(frame({"x_ms": [float(x) for x in range(rounds)]}), "x_ms", ["link"]).row(0, named=True)
-    assert (found["low"] is not None, found["high"] is not None) == (has_interval, has_interval)
+    actual = metrics.medians(frame({"x_ms": [float(x) for x in range(rounds)]}), "x_ms", ["link"]).row(0, named=True)
+    assert (actual["low"] is not None, actual["high"] is not None) == (has_interval, has_interval)
 
 
 def test_intervals_do_not_depend_on_the_order_of_rows() -> None:
@@ -278,8 +278,8 @@ def test_intervals_of_medians_hold_the_true_median_as_often_as_they_say(distribu
             "x_ms": values,
         }
     )
-    found = metrics.medians(rows, "x_ms", ["trial"], resamples=400)
-    coverage = ((found["low"] <= truth) & (truth <= found["high"])).mean()
+    actual = metrics.medians(rows, "x_ms", ["trial"], resamples=400)
+    coverage = ((actual["low"] <= truth) & (truth <= actual["high"])).mean()
     assert 0.91 <= coverage <= 0.985  # 95 %, and what 400 trials leave open
 
 
@@ -317,8 +317,8 @@ def test_relative_medians_hold_the_true_ratio_as_often_as_they_say() -> None:
                 frame({"combination": ["DoH + H3 1-RTT"] * rounds, "plt_ms": 1.2 * load + draw.normal(0, 1, rounds)}),
             ]
         )
-        found = metrics.relative_medians(rows, resamples=300, seed=trial)
-        row = found.filter(pl.col("combination") == "DoH + H3 1-RTT").row(0, named=True)
+        actual = metrics.relative_medians(rows, resamples=300, seed=trial)
+        row = actual.filter(pl.col("combination") == "DoH + H3 1-RTT").row(0, named=True)
         hits += row["low"] <= 20.0 <= row["high"]
     assert 0.90 <= hits / trials <= 1.0
 
@@ -331,8 +331,8 @@ def test_pairing_removes_what_a_round_has_in_common() -> None:
             frame({"condition": ["b"] * 40, "x_ms": common}),
         ]
     )
-    found = metrics.medians(metrics.paired(rows, "x_ms", "condition", "a", "b"), "difference", [])
-    assert found.select("n", "median", "low", "high").row(0) == pytest.approx((40, 5.0, 5.0, 5.0))
+    actual = metrics.medians(metrics.paired(rows, "x_ms", "condition", "a", "b"), "difference", [])
+    assert actual.select("n", "median", "low", "high").row(0) == pytest.approx((40, 5.0, 5.0, 5.0))
 
 
 def test_pairs_need_both_sides() -> None:
@@ -342,8 +342,8 @@ def test_pairs_need_both_sides() -> None:
             frame({"condition": ["b"] * 2, "x_ms": [0.0, 0.0]}),
         ]
     )
-    found = metrics.paired(rows, "x_ms", "condition", "a", "b").collect()
-    assert found.sort("round")["difference"].to_list() == [1.0, 2.0]
+    actual = metrics.paired(rows, "x_ms", "condition", "a", "b").collect()
+    assert actual.sort("round")["difference"].to_list() == [1.0, 2.0]
 
 
 # On every machine
@@ -364,14 +364,14 @@ print(*(number.hex() for of in (slope, intercept) for number in (of.value, *of.d
 
 def test_the_last_bit_is_the_same_whatever_processor_numpys_blas_finds() -> None:
     """The oldest of its kernels for x86-64 adds up in another order than those of today's processors."""
-    said = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", _COMPUTED], env=os.environ | kernel, capture_output=True, text=True, check=True
         ).stdout
         for kernel in ({}, {"OPENBLAS_CORETYPE": "Prescott"})
     ]
-    assert len(said[0]) > 1_000
-    assert said[0] == said[1]
+    assert len(outputs[0]) > 1_000
+    assert outputs[0] == outputs[1]
 
 
 def test_an_estimate_lies_in_its_own_interval_at_every_quantile() -> None:

@@ -104,7 +104,7 @@ def test_a_figure_shows_itself_with_tooltips_and_as_a_picture(folder: Path, monk
     assert caption.data.startswith("**Failed observations.** ")  # type: ignore[attr-defined]
 
 
-def test_figures_are_saved_only_where_a_folder_is_told(folder: Path, tmp_path: Path) -> None:
+def test_figures_are_saved_only_where_a_folder_is_given(folder: Path, tmp_path: Path) -> None:
     crosslayer.open(folder, figures=tmp_path / "figures").figure("failures")
     assert (tmp_path / "figures" / "coalescing" / "failures.csv").is_file()
     crosslayer.open(folder).figure("failures")
@@ -142,7 +142,7 @@ def test_tables_verdicts_and_claims_keep_their_rows(folder: Path) -> None:
         study.table("fig09")
 
 
-def test_which_campaign_must_be_said() -> None:
+def test_which_campaign_must_be_named() -> None:
     with pytest.raises(NotebookError, match="no campaign is named"):
         crosslayer.open()
 
@@ -352,8 +352,8 @@ def test_a_figure_that_does_not_exist_is_an_error(folder: Path) -> None:
 def test_run_all_says_at_the_end_which_figures_failed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool
 ) -> None:
-    said: list[object] = []
-    monkeypatch.setattr(run, "display", lambda *objects: said.extend(objects))
+    messages: list[object] = []
+    monkeypatch.setattr(run, "display", lambda *objects: messages.extend(objects))
     if failed:
         (tmp_path / "figures" / "key-share").mkdir(parents=True)
         about = {"name": "key-share-cost", "campaign": "other", "error": "key-share-cost: too many rows"}
@@ -365,7 +365,7 @@ def test_run_all_says_at_the_end_which_figures_failed(
             begun.report()
     else:
         begun.report()
-    assert "Figures and claims on one page: `figures/index.html`" in said[0].data  # type: ignore[attr-defined]
+    assert "Figures and claims on one page: `figures/index.html`" in messages[0].data  # type: ignore[attr-defined]
     assert (tmp_path / "figures" / "index.html").is_file()
 
 

@@ -46,7 +46,7 @@ def test_round_trips_by_the_protocols(mode: Mode, name: int, page: int) -> None:
     assert (mode.name_round_trips, mode.page_round_trips) == (name, page)
 
 
-def test_every_mode_is_told_apart() -> None:
+def test_every_mode_is_distinguished() -> None:
     columns = [tuple(mode.columns.values()) for mode in MODES.values()]
     assert len(set(columns)) == len(columns) == len(MODES) == 25
     keys = {column.name for column in TABLES["resolved_loads"].columns if column.key}
@@ -188,8 +188,8 @@ class Kept:
 
 def verdicts(of: Inputs) -> dict[str, str]:
     none = published.load().claims.clear()
-    found = claims.check(Kept(of), STUDY.claims, none, elsewhere={})
-    return dict(found.select("claim_id", "verdict").iter_rows())
+    judged = claims.check(Kept(of), STUDY.claims, none, elsewhere={})
+    return dict(judged.select("claim_id", "verdict").iter_rows())
 
 
 def test_claims_hold_where_modes_take_their_round_trips() -> None:
@@ -198,6 +198,6 @@ def test_claims_hold_where_modes_take_their_round_trips() -> None:
 
 
 def test_claims_fail_where_one_connection_is_slow() -> None:
-    found = verdicts(made(**{FIRST_VISIT.name: 0.08}))
-    refuted = {name for name, verdict in found.items() if verdict == "not reproduced"}
+    judged = verdicts(made(**{FIRST_VISIT.name: 0.08}))
+    refuted = {name for name, verdict in judged.items() if verdict == "not reproduced"}
     assert refuted == {"CONN1", "CONN6", "T222"}

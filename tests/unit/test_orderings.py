@@ -55,23 +55,23 @@ def as_margins(means: np.ndarray, resampled: np.ndarray) -> dict[str, Measure]:
 @pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 @pytest.mark.parametrize("margins", [1, 5, 30])
 def test_equal_things_are_refuted_in_at_most_5_percent(margins: int, shared: float) -> None:
-    found = verdicts(margins, 0.0, shared)
-    assert found["not reproduced"] <= 5
-    assert found["reproduced"] <= 5
+    judged = verdicts(margins, 0.0, shared)
+    assert judged["not reproduced"] <= 5
+    assert judged["reproduced"] <= 5
 
 
 @pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 def test_most_of_equal_things_prove_nothing(shared: float) -> None:
-    found = verdicts(14, 0.0, shared, enough=12)
-    assert found["not reproduced"] <= 5
-    assert found["reproduced"] <= 5
+    judged = verdicts(14, 0.0, shared, enough=12)
+    assert judged["not reproduced"] <= 5
+    assert judged["reproduced"] <= 5
 
 
 @pytest.mark.slow
-def test_one_margin_of_30_that_is_wrong_is_found() -> None:
-    found = verdicts(30, 6.0, 0.0, wrong=1)
-    assert found["not reproduced"] >= 95
-    assert found["reproduced"] == 0
+def test_one_margin_of_30_that_is_wrong_is_detected() -> None:
+    judged = verdicts(30, 6.0, 0.0, wrong=1)
+    assert judged["not reproduced"] >= 95
+    assert judged["reproduced"] == 0
 
 
 def power_table() -> list[str]:

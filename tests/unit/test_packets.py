@@ -21,7 +21,7 @@ from crosslayer.campaign.guest_main import from_json, to_json
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.rounds import FinishedRound
 from crosslayer.packets import About, Frame, PacketsError, kept_files, read_kept, read_pcapng, write_pcapng
-from crosslayer.report.waterfall import Load, captured, quic_packets, waterfall
+from crosslayer.report.waterfall import WaterfallLoad, captured, quic_packets, waterfall
 from crosslayer.studies.one_connection.modes import MODES
 
 START_NS = 1_790_000_000_123_456_789
@@ -96,10 +96,10 @@ def kept(folder: Path, about: About, frames: list[Frame], keys: str = "") -> Pat
     st.text(max_size=50),
 )  # fmt: skip
 @settings(deadline=None)
-def test_what_is_written_is_read(frames: list[Frame], words: str) -> None:
-    data = write_pcapng(frames, keys=words, comment=words)
-    found = read_pcapng(data, where="it")
-    assert (list(found.frames), found.keys, found.comment) == (frames, words, words)
+def test_what_is_written_is_read(frames: list[Frame], comment: str) -> None:
+    data = write_pcapng(frames, keys=comment, comment=comment)
+    capture = read_pcapng(data, where="it")
+    assert (list(capture.frames), capture.keys, capture.comment) == (frames, comment, comment)
 
 
 @given(st.data())
@@ -109,14 +109,14 @@ def test_any_capture_is_read_or_refused(data: st.DataObject) -> None:
     about, frames = a_load()
     whole = write_pcapng(frames[:3], keys="A B C\n", comment=about.condition)
     changed = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
-    for place in data.draw(st.lists(st.integers(0, max(0, len(changed) - 1)), max_size=4)) if changed else ():
-        changed[place] ^= data.draw(st.integers(1, 255))
+    for index in data.draw(st.lists(st.integers(0, max(0, len(changed) - 1)), max_size=4)) if changed else ():
+        changed[index] ^= data.draw(st.integers(1, 255))
     for content in (bytes(changed), data.draw(st.binary(max_size=99))):
         try:
-            found = read_pcapng(content, where="it")
+            read = read_pcapng(content, where="it")
         except PacketsError:
             continue
-        assert sum(len(frame.data) for frame in found.frames) <= len(content)
+        assert sum(len(frame.data) for frame in read.frames) <= len(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x0a\x0d\x0d\x0a", b"\xd4\xc3\xb2\xa1" + bytes(20), bytes(64)])
@@ -148,24 +148,24 @@ def test_a_load_has_less_than_a_megabyte_and_says_what_is_missing(tmp_path: Path
     frames = [Frame(START_NS + n, "eth0", False, data, len(data)) for n in range(9000)]
     file = kept(tmp_path, about, frames)
     assert file.stat().st_size < MOST_BYTES
-    told, found = read_kept(file)
-    assert told is not None
-    assert told.missing == len(frames) - len(found.frames) > 0
-    assert found.frames[0].data == data
-    assert found.frames[-1].data == data[: len(found.frames[-1].data)]
+    conditions, frames = read_kept(file)
+    assert conditions is not None
+    assert conditions.missing == len(frames) - len(frames.frames) > 0
+    assert frames.frames[0].data == data
+    assert frames.frames[-1].data == data[: len(frames.frames[-1].data)]
     page = waterfall(file)
     assert len(page.encode()) < MOST_BYTES
-    assert f"{told.missing} packets are not in the file" in page
+    assert f"{conditions.missing} packets are not in the file" in page
 
 
 def test_a_load_is_drawn(tmp_path: Path) -> None:
     page = waterfall(kept(tmp_path, *a_load(), keys="CLIENT_RANDOM 1 2\n"))
-    for words in (
+    for text in (
         "<h1>DoH3 0-RTT and page on one connection</h1>", "wikipedia.org", "RTT 91.85 ms", "round 0", "page complete",
         "Document: waiting", "GET /, early data", "0.000 ms, sent, 1208 bytes: Initial + 0-RTT", "QUIC to 10.53.0.2",
         "Handshake packet", "wireshark load.pcapng",
     ):  # fmt: skip
-        assert words in page, words
+        assert text in page, text
     assert "http" not in page.replace("http-equiv", "")  # nothing is fetched
 
 
@@ -203,7 +203,7 @@ def test_a_capture_alone_is_drawn(tmp_path: Path) -> None:
     file = kept(tmp_path, *a_load())
     file.with_suffix(".json").unlink()
     assert "Packets at the client" in waterfall(file)
-    assert captured(tmp_path) == [Load(file, None, {})]
+    assert captured(tmp_path) == [WaterfallLoad(file, None, {})]
     file.write_bytes(write_pcapng([]))
     assert "<svg" in waterfall(file)
 
@@ -217,13 +217,13 @@ def test_a_capture_without_directions_has_the_client_that_begins(tmp_path: Path)
     _, frames = a_load()
     file = tmp_path / "load.pcapng"
     file.write_bytes(write_pcapng(frames))
-    told = waterfall(file)
+    reported = waterfall(file)
     file.write_bytes(foreign(frames))
     assert [frame.sent for frame in read_pcapng(file.read_bytes(), where="it").frames] == [None] * len(frames)
-    assert waterfall(file) == told
-    assert told.count("our port 40000") == 1
+    assert waterfall(file) == reported
+    assert reported.count("our port 40000") == 1
     for word in ("sent", "received"):
-        assert f" ms, {word}, " in told
+        assert f" ms, {word}, " in reported
 
 
 def test_a_capture_without_directions_and_beginnings_is_refused(tmp_path: Path) -> None:
@@ -258,8 +258,8 @@ def test_captured_loads_are_listed_the_slowest_first_whatever_their_round(tmp_pa
         folder = tmp_path / page / str(number)
         folder.mkdir(parents=True)
         kept(folder, dataclasses.replace(about, rows={"resolved_loads": [row]}), frames)
-    found = [(load.conditions["page"], load.length_ms) for load in captured(tmp_path)]
-    assert found == [("a", 300.0), ("a", 200.0), ("a", 100.0), ("b", 400.0)]
+    results = [(load.conditions["page"], load.length_ms) for load in captured(tmp_path)]
+    assert results == [("a", 300.0), ("a", 200.0), ("a", 100.0), ("b", 400.0)]
 
 
 def test_names_of_loads_need_no_quotes_and_differ() -> None:

@@ -236,10 +236,10 @@ def test_sizes_do_not_depend_on_the_compressor(
     other = pages.build(SITES, tmp_path)
     changed = 0
     for name, page in built.items():
-        for mine, theirs in zip(page.resources, other[name].resources, strict=True):
-            assert theirs.file.stat().st_size == mine.wire_bytes
-            assert plain(theirs) == plain(mine)
-            changed += theirs.file.read_bytes() != mine.file.read_bytes()
+        for mine, others in zip(page.resources, other[name].resources, strict=True):
+            assert others.file.stat().st_size == mine.wire_bytes
+            assert plain(others) == plain(mine)
+            changed += others.file.read_bytes() != mine.file.read_bytes()
     assert changed
 
 

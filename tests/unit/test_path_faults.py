@@ -191,7 +191,7 @@ def test_other_frames_pass(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 40, 80])
-def test_a_hello_with_ech_in_two_segments_is_found(cut: int) -> None:
+def test_a_hello_with_ech_in_two_segments_is_detected(cut: int) -> None:
     hello = _hello("public.example", ech=True)
     middlebox = box("drop ech:public.example")
     assert passes(middlebox, tcp(5000, 443, 0x02, sequence=99))

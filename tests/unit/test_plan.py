@@ -54,17 +54,17 @@ def test_every_cell_has_every_self_check_once_in_a_period(study: str) -> None:
     def checked(plan: Plan, cell: Cell) -> list[str]:
         of_plan = measurer.__new__(measurer)
         of_plan.bench = RoundContext(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
-        found = [of_plan.occasional_conditions(cell, number) for number in range(8)]
-        assert all(len(of_round) <= 1 for of_round in found)
-        assert [of_plan.occasional_conditions(cell, number) for number in range(8, 16)] == found
-        tables = [of_plan.place(condition) for of_round in found for condition in of_round]
+        results = [of_plan.occasional_conditions(cell, number) for number in range(8)]
+        assert all(len(of_round) <= 1 for of_round in results)
+        assert [of_plan.occasional_conditions(cell, number) for number in range(8, 16)] == results
+        tables = [of_plan.table_and_columns(condition) for of_round in results for condition in of_round]
         assert {(table, columns["h3"], columns["condition"], columns["role"]) for table, columns in tables} <= {
             ("page_loads", "1-rtt", "main", "self-check"),
             ("page_loads", "0-rtt", "main", "self-check"),
             ("page_loads", "0-rtt", "no-token", "self-check"),
             ("page_loads", "1-rtt", "refused", "control"),
         }
-        return [condition for of_round in found for condition in of_round]
+        return [condition for of_round in results for condition in of_round]
 
     every = ["A/A H3 0-RTT", "A/A H3 0-RTT without token", "A/A H3 1-RTT", "Ticket refused"]
     for cell in QUICK.cells:
@@ -115,7 +115,7 @@ def test_a_bad_value_is_named(values: dict[str, object], what: str, key: str) ->
     assert "plan.toml" in caught.value.where
 
 
-def test_the_words_of_an_option_are_named() -> None:
+def test_the_values_of_an_option_are_named() -> None:
     with pytest.raises(CampaignError, match="crosslayer, dnsproxy"):
         changed(sized("authoritative", "quick"), {"options": {"proxy": "squid"}})
     with pytest.raises(CampaignError, match=r"no kind of record is called broken; there are .*whole"):
@@ -150,13 +150,13 @@ def test_unknown_links_and_pages_are_refused_before_anything_starts() -> None:
 
 
 def test_a_browser_is_taken_only_by_a_study_that_can_and_with_what_it_can() -> None:
-    told: dict[str, Any] = {"links": {"fiber"}, "pages": PAGES, "primes_alias": True}
+    known: dict[str, Any] = {"links": {"fiber"}, "pages": PAGES, "primes_alias": True}
     plan = changed(QUICK, {"links": ["fiber"], "browser": "firefox"})
-    check_names(plan, **told, browsers=STUDIES["coalescing"].browsers)
+    check_names(plan, **known, browsers=STUDIES["coalescing"].browsers)
     with pytest.raises(CampaignError, match="the study 'coalescing' cannot be measured in Firefox"):
-        check_names(plan, **told)
+        check_names(plan, **known)
     with pytest.raises(CampaignError, match="only Chromium writes a netlog"):
-        check_names(plan.resized(capture=("netlog",)), **told, browsers=("chromium", "firefox"))
+        check_names(plan.resized(capture=("netlog",)), **known, browsers=("chromium", "firefox"))
     with pytest.raises(CampaignError, match="browser"):
         changed(QUICK, {"browser": "lynx"})
 

@@ -68,8 +68,8 @@ def test_rounds_enough_are_enough_as_often_as_they_say(rounds: int) -> None:
 @pytest.mark.slow
 def test_the_rounds_planned_give_the_precision_asked_for() -> None:
     planned = int(rounds_needed(pilots(300, 40, 3), 1.0)["rounds_needed"].median())  # type: ignore[arg-type]
-    found = rounds_needed(pilots(planned, 100, 4), 1.0)
-    assert found["half_width_percent"].median() == pytest.approx(1.0, rel=0.15)
+    result = rounds_needed(pilots(planned, 100, 4), 1.0)
+    assert result["half_width_percent"].median() == pytest.approx(1.0, rel=0.15)
 
 
 def test_half_the_half_width_takes_four_times_the_rounds() -> None:
@@ -93,8 +93,8 @@ def test_a_pilot_of_too_few_rounds_gives_no_number() -> None:
 
 def run(folder: Path) -> list[str]:
     """What the command says of a pilot, line by line."""
-    said = CliRunner().invoke(sample_size.command, [str(folder)], catch_exceptions=False)
-    return said.output.splitlines()
+    result = CliRunner().invoke(sample_size.command, [str(folder)], catch_exceptions=False)
+    return result.output.splitlines()
 
 
 @pytest.mark.parametrize(("text", "percent"), [("1%", 1.0), (" 0.5 % ", 0.5), ("12.25%", 12.25)])
@@ -115,7 +115,7 @@ def test_command_lists_every_cell_and_the_greatest_number(tmp_path: Path) -> Non
     assert len(rows) == 2 * 2 * 4
     assert [row[0] for row in rows] == ["4g"] * 8 + ["fiber"] * 8
     assert [row[1] for row in rows[:8]] == ["wikipedia.org"] * 4 + ["example.org"] * 4
-    needed, enough = ([int(row[place]) for row in rows] for place in (-2, -1))
+    needed, enough = ([int(row[column]) for row in rows] for column in (-2, -1))
     assert all(more >= least for least, more in zip(needed, enough, strict=True))
     assert f"--rounds {max(needed)} ({max(enough)} with 90 % confidence)" in "\n".join(lines)
 

@@ -78,11 +78,11 @@ def reached(tree: ast.AST) -> set[str]:
 
 
 def test_private_names_are_reached_for_a_reason_only() -> None:
-    found = {}
+    results = {}
     for path in sorted(TESTS.rglob("*.py")):
         if "benchmarks" not in path.parts and (names := reached(ast.parse(path.read_text(encoding="utf-8")))):
-            found[str(path.relative_to(TESTS))] = names
-    assert found == {file: set().union(*reasons.values()) for file, reasons in ALLOWED.items()}
+            results[str(path.relative_to(TESTS))] = names
+    assert results == {file: set().union(*reasons.values()) for file, reasons in ALLOWED.items()}
 
 
 def test_each_way_to_reach_one_is_seen() -> None:

@@ -24,7 +24,7 @@ def test_a_lossy_link_loses_what_it_says_and_not_much_more(loss_percent: float) 
     lossy = replace(FIBER, loss_percent=loss_percent)
     draw = random.Random(1)
     share = (1 - loss_percent / 100) ** 2
-    found = [sum(draw.random() < share for _ in range(PROBES)) for _ in range(2000)]
-    assert sum(n < fewest_probes(lossy) for n in found) <= 8  # one check in 250 at most is repeated
+    results = [sum(draw.random() < share for _ in range(PROBES)) for _ in range(2000)]
+    assert sum(n < fewest_probes(lossy) for n in results) <= 8  # one check in 250 at most is repeated
     assert fewest_probes(lossy) > PROBES * share * 0.7
     assert fewest_probes(replace(FIBER, loss_percent=100.0)) == 1

@@ -63,12 +63,22 @@ def test_a_stopped_program_has_ended(tmp_path: Path, body: str, status: int, mon
         program.raise_if_dead()  # it was asked to end
 
 
-def test_one_that_ends_before_it_is_ready_says_its_last_words(tmp_path: Path) -> None:
+def test_one_that_ends_before_it_is_ready_reports_its_last_output(tmp_path: Path) -> None:
     program = start(tmp_path, "print('first'); print(); print('no luck today'); raise SystemExit(3)")
     with pytest.raises(ProgramError, match="the program ended with status 3") as caught:
         program.wait_until(lambda: False)
     assert caught.value.next_step == "Last output: first | no luck today"
     assert caught.value.where == str(tmp_path / "log")
+
+
+def test_the_reason_of_a_panic_precedes_the_end_of_its_backtrace(tmp_path: Path) -> None:
+    program = start(
+        tmp_path, "print('panic: index out of range'); [print('frame', n) for n in range(20)]; raise SystemExit(2)"
+    )
+    with pytest.raises(ProgramError) as caught:
+        program.wait_until(lambda: False)
+    assert caught.value.next_step is not None
+    assert caught.value.next_step.startswith("Last output: panic: index out of range | frame 15 |")
 
 
 def test_one_that_is_never_ready_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

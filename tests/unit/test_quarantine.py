@@ -60,17 +60,17 @@ def quarantined_run(source: str) -> list[str]:
 
 
 def test_the_quarantine_is_empty() -> None:
-    found = {
-        str(path.relative_to(ROOT)): found
+    results = {
+        str(path.relative_to(ROOT)): results
         for files, search in (
             ((ROOT / "tests").rglob("*.py"), quarantined_python),
             ((ROOT / "emulation").rglob("*_test.go"), quarantined_go),
             (RUNNERS, quarantined_run),
         )
         for path in files
-        if (found := list(search(path.read_text(encoding="utf-8"))))
+        if (results := list(search(path.read_text(encoding="utf-8"))))
     }
-    assert found == {}
+    assert results == {}
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_the_quarantine_is_empty() -> None:
         ("collect_ignore = ['test_a.py']", 1),
     ],
 )
-def test_a_quarantined_test_is_found(source: str, count: int) -> None:
+def test_a_quarantined_test_is_detected(source: str, count: int) -> None:
     assert len(list(quarantined_python(source))) == count
 
 
-def test_quarantined_go_and_options_of_runners_are_found() -> None:
+def test_quarantined_go_and_options_of_runners_are_detected() -> None:
     assert quarantined_go('func TestA(t *testing.T) {\n\tt.Skip("later")\n}') == ['\tt.Skip("later")']
     assert quarantined_go('\tif missing {\n\t\tt.Skip("no program")\n\t}') == []
     assert quarantined_run("pytest --deselect tests/unit/test_a.py") == ["--deselect"]

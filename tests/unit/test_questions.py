@@ -139,9 +139,9 @@ def test_a_line_has_the_slope_of_the_medians_within_its_interval() -> None:
             for number in range(60)
         ]
     )
-    found = metrics.line(frame, "x", "y", ["group"])
-    assert found is not None
-    slope, intercept = found
+    actual = metrics.line(frame, "x", "y", ["group"])
+    assert actual is not None
+    slope, intercept = actual
     assert slope.interval is not None
     assert intercept.interval is not None
     assert slope.interval[0] < 2.0 < slope.interval[1]
@@ -149,7 +149,7 @@ def test_a_line_has_the_slope_of_the_medians_within_its_interval() -> None:
     assert intercept.interval[0] < 1.0 < intercept.interval[1]
 
 
-def test_a_line_needs_two_places() -> None:
+def test_a_line_needs_two_points() -> None:
     frame = pl.LazyFrame({"campaign": "c", "round": list(range(8)), "host": "", "g": 1, "x": [1.0] * 8, "y": [2.0] * 8})
     assert metrics.line(frame, "x", "y", ["g"]) is None
 
@@ -164,8 +164,8 @@ def test_serialisation_that_explains_the_delay_is_confirmed() -> None:
 
 
 def test_a_delay_that_does_not_go_with_the_rate_is_not_serialisation() -> None:
-    said = answer("serialisation", doq(["dsl", "dsl-uplink-x4"], 0.0, constant_ms=15))
-    assert said.startswith("Not by bytes alone")
+    verdict = answer("serialisation", doq(["dsl", "dsl-uplink-x4"], 0.0, constant_ms=15))
+    assert verdict.startswith("Not by bytes alone")
 
 
 def test_early_data_saves_round_trips_where_it_is_answered_early() -> None:
@@ -188,9 +188,9 @@ def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float
     frame = FIGURES["token-worth"].data(of)
     worth = frame.filter(source="pooled", measure="document complete")["median"].to_list()
     assert worth == pytest.approx([waits], abs=0.02)
-    said = answer("address-token", of)
-    assert re.search(rf" {waits:.2f}\d? \[", said)
-    assert ("A whole round-trip on p" in said) == whole
+    verdict = answer("address-token", of)
+    assert re.search(rf" {waits:.2f}\d? \[", verdict)
+    assert ("A whole round-trip on p" in verdict) == whole
 
 
 def test_two_browsers_differ_by_what_they_were_made_to() -> None:
@@ -204,10 +204,10 @@ def test_two_browsers_differ_by_what_they_were_made_to() -> None:
         for h3, rtts in (("1-rtt", 2.0), ("0-rtt", 1.0))
         for number in range(ROUNDS)
     ]
-    said = answer("browsers", inputs(["fiber", "dsl", "4g"], page_loads=rows))
-    assert "in Chromium 1.00 [1.00, 1.00] RTT" in said.replace("1.000", "1.00")
-    assert "in Firefox 1.00 [1.00, 1.00] RTT" in said.replace("1.000", "1.00")
-    assert "later than Chromium's by 0.50 [0.50, 0.50] RTT with H3 1-RTT" in said.replace("0.500", "0.50")
+    verdict = answer("browsers", inputs(["fiber", "dsl", "4g"], page_loads=rows))
+    assert "in Chromium 1.00 [1.00, 1.00] RTT" in verdict.replace("1.000", "1.00")
+    assert "in Firefox 1.00 [1.00, 1.00] RTT" in verdict.replace("1.000", "1.00")
+    assert "later than Chromium's by 0.50 [0.50, 0.50] RTT with H3 1-RTT" in verdict.replace("0.500", "0.50")
 
 
 def test_a_visit_is_a_lookup_and_a_load_of_the_same_round_in_the_same_browser() -> None:
@@ -237,11 +237,11 @@ def test_a_visit_is_a_lookup_and_a_load_of_the_same_round_in_the_same_browser() 
     ]  # fmt: skip
     drawing = draw(FIGURES["browsers-visits"], inputs(["4g"], dns_exchanges=exchanges, page_loads=loads), "C.")
     valid(drawing)
-    found = {
+    results = {
         (one["browser"], one["combination"]): round(one["increase_percent"], 6)
         for one in drawing.rows.iter_rows(named=True)
     }
-    assert found == {
+    assert results == {
         ("Chromium", "DoQ + H3 1-RTT"): 20.0,
         ("Chromium", "DoUDP + H3 0-RTT"): -20.0,
         ("Chromium", "DoQ 0-RTT + H3 0-RTT"): -20.0,
@@ -306,15 +306,15 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=0))
     saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["median"] == pytest.approx(1 + 1000 / RTT_MS["4g"], abs=0.01)
-    said = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
-    assert "on a kept connection at the 95th percentile from 5 % of loss on" in str(said)
-    assert "on a new connection nowhere" in str(said)
+    verdict = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
+    assert "on a kept connection at the 95th percentile from 5 % of loss on" in str(verdict)
+    assert "on a new connection nowhere" in str(verdict)
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=20))
     saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["n"] == 120
     assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
-    said = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
-    assert "DoQ: median up to 5 %, by 1.000 [1.000, 1.000] RTT there, 95th percentile up to 0 %" in str(said)
+    verdict = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
+    assert "DoQ: median up to 5 %, by 1.000 [1.000, 1.000] RTT there, 95th percentile up to 0 %" in str(verdict)
 
 
 def swept_lookups(queue_rtts: float) -> Inputs:
@@ -337,10 +337,10 @@ def test_early_data_pays_where_the_whole_interval_does() -> None:
     assert list(frame["condition"].unique(maintain_order=True)) == ["RTT 20 ms", "jitter 20 ms", "loaded, 10 BDP"]
     assert set(frame["measure"]) == {"median", "P95", "P99"}
     assert frame.filter(condition="RTT 20 ms")["median"].to_list() == pytest.approx([1.0] * 6)
-    said = str(draw(FIGURES["path-early-data"], swept_lookups(-0.5), "").verdict)
-    assert "DoQ at the median but for loaded, 10 BDP, from -0.50" in said
-    said = str(draw(FIGURES["path-early-data"], swept_lookups(11.0), "").verdict)
-    assert "HTTP/3 at the 99th percentile everywhere, from 1.00" in said
+    verdict = str(draw(FIGURES["path-early-data"], swept_lookups(-0.5), "").verdict)
+    assert "DoQ at the median but for loaded, 10 BDP, from -0.50" in verdict
+    verdict = str(draw(FIGURES["path-early-data"], swept_lookups(11.0), "").verdict)
+    assert "HTTP/3 at the 99th percentile everywhere, from 1.00" in verdict
 
 
 def shared_queries(blocked: int) -> Inputs:
@@ -368,16 +368,16 @@ def shared_queries(blocked: int) -> Inputs:
 def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
     frame = FIGURES["path-shared"].data(shared_queries(8))
     late = {
-        found["series"]: found
-        for found in frame.filter(measure="later than 1.5 RTT (%)", condition="5 % loss").iter_rows(named=True)
+        actual["series"]: actual
+        for actual in frame.filter(measure="later than 1.5 RTT (%)", condition="5 % loss").iter_rows(named=True)
     }
     assert (late["DoT"]["median"], late["DoQ"]["median"]) == (8.0, 1.0)
     cost = frame.filter(source="in line", series="DoT", measure="P95", condition="5 % loss").row(0, named=True)
     assert cost["median"] == pytest.approx(2.0)
-    said = str(draw(FIGURES["path-shared"], shared_queries(8), "").verdict)
-    assert "DoT beside DoQ: 0 % loss: nothing; late 0.0 % against 0.0 %" in said
-    assert "5 % loss: 2.000 [2.000, 2.000] RTT at the 95th percentile" in said
-    assert "late 8.0 % against 1.0 %" in said
+    verdict = str(draw(FIGURES["path-shared"], shared_queries(8), "").verdict)
+    assert "DoT beside DoQ: 0 % loss: nothing; late 0.0 % against 0.0 %" in verdict
+    assert "5 % loss: 2.000 [2.000, 2.000] RTT at the 95th percentile" in verdict
+    assert "late 8.0 % against 1.0 %" in verdict
 
 
 def coalesced(spared_rtts: float) -> Inputs:
@@ -385,11 +385,11 @@ def coalesced(spared_rtts: float) -> Inputs:
     rows = [
         row("path-quality", link, number)
         | mode.columns
-        | {"load_complete_ms": RTT_MS[link] * (6.0 - (place == 1) * spared_rtts), "session_resumed": True}
+        | {"load_complete_ms": RTT_MS[link] * (6.0 - (position == 1) * spared_rtts), "session_resumed": True}
         | {"error": "no early data" if number == ROUNDS - 1 else None}
         for link in ("4g-loss-0", "4g-loss-5")
         for pair in PAIRS.values()
-        for place, mode in enumerate(pair)
+        for position, mode in enumerate(pair)
         for number in range(ROUNDS)
     ]
     return inputs(["4g-loss-0", "4g-loss-5"], resolved_loads=rows)
@@ -401,8 +401,8 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     assert set(frame["measure"]) == {"median", "P95"}  # too few loads for a 99th percentile
     assert set(frame["n"]) == {ROUNDS}
     assert "Nowhere does it cost time" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
-    said = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
-    assert "It costs time for certain at 0 % loss, 5 % loss" in said
+    verdict = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
+    assert "It costs time for certain at 0 % loss, 5 % loss" in verdict
 
 
 def rests(beyond_rtt: float) -> Inputs:
@@ -410,39 +410,39 @@ def rests(beyond_rtt: float) -> Inputs:
     took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "patient-stub": 2500.0}
     rows = [
         row("rest", "4g", number)
-        | {"protocol": "DoQ", "keeper": keeper, "mishap": mishap, "rest_s": rest_s, "asked": 1}
-        | {"silence_ms": 200.0 if (keeper, mishap) == ("stub", "forgotten") else 0.0}
-        | {"answer_ms": took[keeper] if mishap == "forgotten" else RTT_MS["4g"]}
+        | {"protocol": "DoQ", "keeper": keeper, "path_event": path_event, "rest_s": rest_s, "asked": 1}
+        | {"silence_ms": 200.0 if (keeper, path_event) == ("stub", "forgotten") else 0.0}
+        | {"answer_ms": took[keeper] if path_event == "forgotten" else RTT_MS["4g"]}
         for keeper in ("stub", "patient-stub")
-        for mishap in ("nothing", "forgotten")
+        for path_event in ("nothing", "forgotten")
         for rest_s in (2.0, 1800.0)
         for number in range(50)
     ]
     return inputs(["4g"], rests=rows)
 
 
-def test_what_a_rest_costs_is_told_beside_its_limit() -> None:
+def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
     frame = FIGURES["rest-next-answer"].data(rests(1.1))
     assert frame["rest"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
     beyond = frame.filter(measure="beyond the wait (RTT)")
     assert beyond.select("protocol", "keeper", "n").rows() == [("DoQ", "stub", 100)]
     assert beyond["median"].item() == pytest.approx(1.1)
-    said = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
-    assert "path forgot it: DoQ 1.10 RTT" in said
-    assert "It may be 1.5 RTT with early data, and is within them where the path forgot it." in said
-    assert "path forgot it, stub that doubts no path: DoQ, 2.5 s to 2.5 s" in said
-    assert "nothing happened, " not in said
-    assert "No answer" not in said
+    verdict = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
+    assert "path forgot it: DoQ 1.10 RTT" in verdict
+    assert "It may be 1.5 RTT with early data, and is within them where the path forgot it." in verdict
+    assert "path forgot it, stub that doubts no path: DoQ, 2.5 s to 2.5 s" in verdict
+    assert "nothing happened, " not in verdict
+    assert "No answer" not in verdict
     assert "above them where" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
 
 
-def test_a_rest_without_an_answer_is_told() -> None:
+def test_a_rest_without_an_answer_is_reported() -> None:
     of = rests(1.1)
-    broken = pl.when(pl.col("keeper") == "patient-stub", pl.col("mishap") == "forgotten")
+    broken = pl.when(pl.col("keeper") == "patient-stub", pl.col("path_event") == "forgotten")
     error = broken.then(pl.lit("no answer")).otherwise("error")
     of = replace(of, rests=of.rests.with_columns(error=error))
-    said = str(draw(FIGURES["rest-next-answer"], of, "").verdict)
-    assert said.endswith("No answer in as many as 20 queries: path forgot it, stub that doubts no path: DoQ.")
+    verdict = str(draw(FIGURES["rest-next-answer"], of, "").verdict)
+    assert verdict.endswith("No answer in as many as 20 queries: path forgot it, stub that doubts no path: DoQ.")
 
 
 @pytest.mark.parametrize("study", QUESTIONS)
@@ -453,33 +453,35 @@ def test_a_question_without_its_data_is_not_answered(study: str) -> None:
 def https_records(worst_rtt: float) -> Inputs:
     """Broken records leave the page on HTTP/2; one keeps it from loading, and one costs this much more."""
     rows = []
-    for kind, found in KINDS.items():
+    for kind, record in KINDS.items():
         for number in range(ROUNDS):
-            over_h2 = (found.broken and kind != "hint-wrong") or kind == "none"
-            start = (4.0 if over_h2 else 3.0) - (1.0 if found.h3 == "0-rtt" else 0.0)
+            over_h2 = (record.broken and kind != "hint-wrong") or kind == "none"
+            start = (4.0 if over_h2 else 3.0) - (1.0 if record.h3 == "0-rtt" else 0.0)
             start += {"silence": worst_rtt, "ech-replaced": 1.0, "ech-gone": 2.0}.get(kind, 0.0)
             rows.append(
                 row("https-records", "4g", number)
-                | {"h3": found.h3, "condition": kind, "role": "measured", "early_data_accepted": found.h3 == "0-rtt"}
-                | {"document_protocol": "h2" if over_h2 else "h3", "ech_accepted": found.ech == "own" and not over_h2}
+                | {"h3": record.h3, "condition": kind, "role": "measured", "early_data_accepted": record.h3 == "0-rtt"}
+                | {"document_protocol": "h2" if over_h2 else "h3", "ech_accepted": record.ech == "own" and not over_h2}
                 | {"response_start_ms": (start + 0.001 * (number % 3)) * RTT_MS["4g"]}
                 | {"error": "failed in Chromium" if kind == "alias-loop" else None}
             )
     return inputs(["4g"], page_loads=rows)
 
 
-def test_what_a_broken_record_costs_is_told_and_what_ech_does() -> None:
+def test_what_a_broken_record_costs_is_reported_and_what_ech_does() -> None:
     frame = FIGURES["https-records"].data(https_records(0.5))
     assert len(frame.filter(source="measured")) == len(KINDS)
     assert frame.filter(source="measured", condition="alias-loop")["loads"].to_list() == [ROUNDS]
-    said = answer("https-records", https_records(0.5))
-    assert re.search(r"Of 15 broken records, the page comes with 13 over HTTP/2 \(", said)
-    assert "with 1 over HTTP/3 (its address is wrong), with 1 not at all (an alias of itself)." in said
-    assert re.search(r"later by 0\.50\d* \[.*\] RTT at most \(no answer\)", said)
+    verdict = answer("https-records", https_records(0.5))
+    assert re.search(r"Of 15 broken records, the page comes with 13 over HTTP/2 \(", verdict)
+    assert "with 1 over HTTP/3 (its address is wrong), with 1 not at all (an alias of itself)." in verdict
+    assert re.search(r"later by 0\.50\d* \[.*\] RTT at most \(no answer\)", verdict)
     opened = f"{ROUNDS} of {ROUNDS} hellos opened"
-    assert re.search(rf"on a first visit 0\.00 \[.*\] RTT \(over HTTP/3, {opened}\)", said)
-    assert re.search(rf"second with early data 0\.00 \[.*\] RTT \(over HTTP/3, early data, {opened}\)", said)
-    assert re.search(rf"new key 1\.00\d* \[.*; where the server has it no more 2\.00\d* \[.*0 of {ROUNDS} hellos", said)
+    assert re.search(rf"on a first visit 0\.00 \[.*\] RTT \(over HTTP/3, {opened}\)", verdict)
+    assert re.search(rf"second with early data 0\.00 \[.*\] RTT \(over HTTP/3, early data, {opened}\)", verdict)
+    assert re.search(
+        rf"new key 1\.00\d* \[.*; where the server has it no more 2\.00\d* \[.*0 of {ROUNDS} hellos", verdict
+    )
 
 
 def test_the_octets_of_a_record_match_its_name() -> None:
@@ -488,9 +490,9 @@ def test_the_octets_of_a_record_match_its_name() -> None:
     records = {name: kind.rdata(host, ech) for name, kind in KINDS.items() if kind.rdata is not None}
     for name, octets in records.items():
         if not KINDS[name].broken:
-            found = dns.rdata.from_wire("IN", "HTTPS", octets, 0, len(octets))
-            assert found.to_wire() == octets
-            assert ("ech" in name) == (5 in found.params)
+            record = dns.rdata.from_wire("IN", "HTTPS", octets, 0, len(octets))
+            assert record.to_wire() == octets
+            assert ("ech" in name) == (5 in record.params)
     assert dns.rdata.from_wire("IN", "HTTPS", records["ech"], 0, len(records["ech"])).params[5].ech == ech
     # What dnspython takes of the others depends on its version; this it never could.
     with pytest.raises(dns.exception.FormError):

@@ -29,9 +29,9 @@ def run(tree: Path) -> Run:
 def recipe(heading: str, language: str) -> str:
     """The block of code under a heading of CONTRIBUTING.md."""
     section = CONTRIBUTING.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    assert found, heading
-    return found[1]
+    match = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    assert match, heading
+    return match[1]
 
 
 def test_a_link(tree: Path, run: Run) -> None:
@@ -102,16 +102,16 @@ print(*STREAMS, *CONDITIONS, *COMBINATIONS, *LOOKUPS, *SIX_TRANSPORTS, sep="\\n"
 def test_a_seventh_transport_is_known_by_its_rows_and_adds_no_condition_to_a_study(tree: Path, run: Run) -> None:
     url, *before = run("-c", _CONDITIONS).splitlines()
     assert url == "quic://192.0.2.1:853"
-    words = tree / "lib" / "crosslayer" / "vocabulary.py"
+    vocabulary = tree / "lib" / "crosslayer" / "vocabulary.py"
     row = (
         "    Protocol.DOX: Transport(port=8853, resumptions=(Resumption.NONE,), encrypted=False, round_trips=2, "
         'url_scheme="dox", connection_packets=5),\n'
     )
-    text = words.read_text(encoding="utf-8").replace('    DOQ = "DoQ"\n', '    DOQ = "DoQ"\n    DOX = "DoX"\n')
-    words.write_text(text.replace("_TRANSPORTS = {\n", "_TRANSPORTS = {\n" + row), encoding="utf-8")
+    text = vocabulary.read_text(encoding="utf-8").replace('    DOQ = "DoQ"\n', '    DOQ = "DoQ"\n    DOX = "DoX"\n')
+    vocabulary.write_text(text.replace("_TRANSPORTS = {\n", "_TRANSPORTS = {\n" + row), encoding="utf-8")
     style = tree / "lib" / "crosslayer" / "figures" / "style.py"
     text = style.read_text(encoding="utf-8")
-    style.write_text(text.replace("TRANSPORTS = {\n", 'TRANSPORTS = {\n    "DoX": Look(SKY, "square", SOLID),\n', 1))
+    style.write_text(text.replace("TRANSPORTS = {\n", 'TRANSPORTS = {\n    "DoX": Style(SKY, "square", SOLID),\n', 1))
     url, *after = run("-c", _CONDITIONS).splitlines()
     assert url == "dox://192.0.2.1:8853"
     assert after == before

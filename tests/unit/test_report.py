@@ -76,11 +76,11 @@ class Elements(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
 
 def study_page(index: Path, study: str = "coalescing") -> str:
@@ -115,7 +115,7 @@ def test_a_figure_is_saved_in_four_forms(folder: Path, dataset: Dataset, drawing
 
 
 def test_the_hash_of_a_dataset_is_what_sha256sum_says_and_follows_its_files(dataset: Dataset, tmp_path: Path) -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         "sha256sum campaign.json */*/*.parquet | sha256sum",
         shell=True,
         cwd=dataset.folder,
@@ -124,7 +124,7 @@ def test_the_hash_of_a_dataset_is_what_sha256sum_says_and_follows_its_files(data
         text=True,
         check=True,
     )
-    assert said.stdout.split()[0] == dataset_sha256(dataset.folder)
+    assert output.stdout.split()[0] == dataset_sha256(dataset.folder)
     changed = with_campaign(dataset, tmp_path / "other", backend="uml")
     assert dataset_sha256(changed.folder) != dataset_sha256(dataset.folder)
 
@@ -154,8 +154,8 @@ def test_a_folder_that_is_a_file_or_a_dataset_is_refused_before_anything_is_draw
     shutil.copytree(dataset.folder, study)
     before = {path: path.stat().st_mtime_ns for path in study.rglob("*")}
     for out, fault in (("file", "is a file, not a folder"), ("raw", "holds a dataset, which figures would overwrite")):
-        words = [sys.executable, "-m", "crosslayer", command, str(dataset.folder), "--out", str(tmp_path / out)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        arguments = [sys.executable, "-m", "crosslayer", command, str(dataset.folder), "--out", str(tmp_path / out)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
         assert line.startswith("crosslayer: ")
@@ -166,8 +166,8 @@ def test_a_folder_that_is_a_file_or_a_dataset_is_refused_before_anything_is_draw
 @pytest.mark.slow
 def test_what_a_drawing_process_cannot_write_is_one_line(tmp_path: Path, dataset: Dataset) -> None:
     (tmp_path / "coalescing" / f".{NAMES[0]}.svg.new").mkdir(parents=True)
-    words = [sys.executable, "-m", "crosslayer", "figures", str(dataset.folder), "--out", str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "crosslayer", "figures", str(dataset.folder), "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.fullmatch(rf"crosslayer: \S+{NAMES[0]}.svg: cannot be written \(Is a directory\)\..*\n", done.stderr)
 
@@ -187,13 +187,13 @@ def test_the_page_shows_figures_captions_notice_and_provenance(folder: Path, dat
 
 def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     index = report.write_index(dataset, folder)
-    found = Elements(claims_page(index)).found
-    rows = [attributes for tag, attributes in found if tag == "tr" and "data-paper" in attributes]
+    elements = Elements(claims_page(index)).elements
+    rows = [attributes for tag, attributes in elements if tag == "tr" and "data-paper" in attributes]
     assert [row["id"] for row in rows] == verdicts["claim_id"].to_list()
     ours = verdicts.filter(paper="TNSM24")
-    words = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
-    words = re.sub(rf"\b{claims.FOLLOWING}\b", "that follow from another", words)
-    assert f"Of the {ours.height} results that TNSM24 prints: <strong>{words}</strong>" in study_page(index)
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
+    summary = re.sub(rf"\b{claims.FOLLOWING}\b", "that follow from another", summary)
+    assert f"Of the {ours.height} results that TNSM24 prints: <strong>{summary}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
     for paper, kind, count in re.findall(r'data-paper="([^"]*)" data-verdict="([^"]+)">(\d+)</a>', text):
@@ -216,25 +216,25 @@ def test_every_link_between_the_pages_leads_somewhere(folder: Path, dataset: Dat
     index = report.write_index(dataset, folder)
     ids: dict[Path, set[str | None]] = {}
     for path in folder.rglob("*.html"):
-        ids[path] = {attributes.get("id") for _, attributes in Elements(path.read_text()).found}
+        ids[path] = {attributes.get("id") for _, attributes in Elements(path.read_text()).elements}
     assert {index, folder / "claims.html", folder / "coalescing" / "index.html"} <= set(ids)
     for path in ids:
-        for tag, attributes in Elements(path.read_text()).found:
+        for tag, attributes in Elements(path.read_text()).elements:
             target = attributes.get("href" if tag == "a" else "src") or ""
             if not target or target.startswith(("data:", "https://doi.org/")):
                 continue
             name, _, anchor = target.partition("#")
-            place = (path.parent / name).resolve() if name else path
-            assert place.is_file(), (path, target)
+            position = (path.parent / name).resolve() if name else path
+            assert position.is_file(), (path, target)
             if anchor and "=" not in anchor:
-                assert anchor in ids[place], (path, target)
+                assert anchor in ids[position], (path, target)
 
 
 def test_the_first_page_is_small(folder: Path, dataset: Dataset) -> None:
     assert report.write_index(dataset, folder).stat().st_size <= 300_000
 
 
-def test_an_interval_without_width_is_given_in_words(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+def test_an_interval_without_width_is_given_as_text(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     one = pl.col("claim_id") == "T077"
     flat = verdicts.with_columns(
         pl.when(one).then(34.24).otherwise(pl.col(name)).alias(name) for name in ("ours", "low", "high")
@@ -313,7 +313,7 @@ def test_claims_of_another_study_come_from_its_own_campaign(
     report.save_claims(verdicts.with_columns(verdict=pl.lit("direction only"), ours=1.5), other, folder)
     index = report.write_index(dataset, folder)
     page = claims_page(index)
-    rows = {a["id"]: a["class"] for tag, a in Elements(page).found if tag == "tr" and "data-paper" in a}
+    rows = {a["id"]: a["class"] for tag, a in Elements(page).elements if tag == "tr" and "data-paper" in a}
     assert list(rows) == verdicts["claim_id"].to_list()
     assert rows["I103"] == "direction-only"
     assert rows["I123"] == "not-measured"  # the study web is not there
@@ -329,16 +329,16 @@ def test_every_figure_has_its_part_of_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("study", "said"), [("web", "ACM IMC 2022"), ("authoritative", "Twente"), ("key-share", "a question")]
+    ("study", "text"), [("web", "ACM IMC 2022"), ("authoritative", "Twente"), ("key-share", "a question")]
 )
 def test_the_page_says_what_its_study_measures(
-    folder: Path, dataset: Dataset, verdicts: pl.DataFrame, study: str, said: str
+    folder: Path, dataset: Dataset, verdicts: pl.DataFrame, study: str, text: str
 ) -> None:
     other = replace(dataset, campaign=replace(dataset.campaign, study=study))
     report.save_claims(verdicts, other, folder)
     page = study_page(report.write_index(other, folder), study)
     about = page[page.index('<p class="about">') : page.index("</p>", page.index('<p class="about">'))]
-    assert said in about
+    assert text in about
     assert ('class="bar"' in page) == (study != "key-share")
 
 
@@ -403,9 +403,9 @@ def test_the_exit_status_says_that_a_figure_failed(
 ) -> None:
     with_figures(monkeypatch, broken_figure())
     for command in ("figures", "report"):
-        said = CliRunner().invoke(cli, [command, str(dataset.folder), "--out", str(tmp_path / command)])
-        assert said.exit_code == 4
-        assert "ValueError" in said.output
+        result = CliRunner().invoke(cli, [command, str(dataset.folder), "--out", str(tmp_path / command)])
+        assert result.exit_code == 4
+        assert "ValueError" in result.output
         assert (tmp_path / command / "index.html").is_file()
 
 
@@ -590,12 +590,12 @@ def test_a_campaign_that_lacks_a_page_adds_no_sentence(
         ("not reproduced", "does not hold here", "here at most"),
     ],
 )
-def test_the_headlines_of_the_paper_have_verdicts_in_plain_words(
+def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
     tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame, verdict: str, first: str, third: str
 ) -> None:
     judged = verdicts.with_columns(verdict=pl.lit(verdict), ours=pl.lit(0.28))
-    said = {claim: text for claim, _, text in answer_of(dataset, judged, tmp_path).headlines}
-    assert said["T001"].startswith(first)
+    headlines = {claim: text for claim, _, text in answer_of(dataset, judged, tmp_path).headlines}
+    assert headlines["T001"].startswith(first)
     heatmap = published.load().heatmap
     percent = {(row["link"], row["page"], row["series"]): row["percent"] for row in heatmap.iter_rows(named=True)}
     for claim, links in (("T003", ("fiber", "cable", "dsl")), ("T004", ("4g", "4g-medium"))):
@@ -604,8 +604,10 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_words(
             for link, page, series in percent
             if link in links and series == "DoH + H3 1-RTT"
         )
-        assert f"does not follow from the paper's own Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%)" in said[claim]
-        assert f"{third} 28\N{NO-BREAK SPACE}%" in said[claim]
+        assert (
+            f"does not follow from the paper's own Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%)" in headlines[claim]
+        )
+        assert f"{third} 28\N{NO-BREAK SPACE}%" in headlines[claim]
 
 
 def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
@@ -685,7 +687,7 @@ def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Pa
 def test_the_pages_load_nothing_from_elsewhere(folder: Path, dataset: Dataset) -> None:
     index = report.write_index(dataset, folder)
     for page in (index.read_text(), claims_page(index), study_page(index)):
-        elements = Elements(page).found
+        elements = Elements(page).elements
         for tag, attributes in elements:
             for name in ("src", "srcset", "data", "action", "poster", "background"):
                 value = attributes.get(name) or "data:"
@@ -722,7 +724,7 @@ def test_whatever_a_dataset_and_its_claims_say_stays_text(tmp_path: Path, verdic
     for page, scripts in ((index.read_text(), 0), (claims_page(index), 1), (study_page(index), 2)):
         assert "<img src=x" not in page
         assert page.count("</script>") == scripts
-        assert all(attributes.get("src") != "x" for _, attributes in Elements(page).found)
+        assert all(attributes.get("src") != "x" for _, attributes in Elements(page).elements)
 
 
 def test_nothing_to_show_is_an_error(tmp_path: Path, dataset: Dataset) -> None:
@@ -737,13 +739,13 @@ def test_a_broken_file_is_named(folder: Path, dataset: Dataset, name: str) -> No
         report.write_index(dataset, folder)
 
 
-def test_a_missing_chromium_is_told_before_anything_is_drawn(
+def test_a_missing_chromium_is_reported_before_anything_is_drawn(
     tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CROSSLAYER_CHROMIUM", str(tmp_path / "no-chromium"))
     out = tmp_path / "out"
-    said = CliRunner().invoke(cli, ["report", str(dataset.folder), "--out", str(out), "--pdf"])
-    assert isinstance(said.exception, BrowserError)
-    assert "there is no Chromium on this machine" in str(said.exception)
-    assert said.exception.next_step
+    result = CliRunner().invoke(cli, ["report", str(dataset.folder), "--out", str(out), "--pdf"])
+    assert isinstance(result.exception, BrowserError)
+    assert "there is no Chromium on this machine" in str(result.exception)
+    assert result.exception.next_step
     assert not out.exists()

@@ -28,14 +28,14 @@ class Rows(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: dict[str, list[str]] = {}
+        self.rows: dict[str, list[str]] = {}
         self._row: list[str] | None = None
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
         if tag == "tr" and named.get("id") and "data-counted" in named:
-            self._row = self.found.setdefault(str(named["id"]), [])
+            self._row = self.rows.setdefault(str(named["id"]), [])
         elif tag == "td" and self._row is not None:
             self._row.append("")
         elif self._row:
@@ -64,11 +64,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) -> None:
     published = claims_of_papers()
-    rows = {identifier: row for identifier, row in Rows(page).found.items() if identifier in published}
+    rows = {identifier: row for identifier, row in Rows(page).rows.items() if identifier in published}
     measured = {json.loads((RAW / name / "campaign.json").read_text())["campaign"]: RAW / name for name in STUDIES}
-    date, _, said = RULES[VERSION].partition(". ")
+    date, _, summary = RULES[VERSION].partition(". ")
     assert f'<dt id="rule-{VERSION}">Version {VERSION}, {date}</dt>' in page
-    assert " ".join(said.split())[:60] in page
+    assert " ".join(summary.split())[:60] in page
     for identifier in random.Random(seed).sample(sorted(rows), CLAIMS):
         _, where, what, value, ours, interval, judged, why = (" ".join(cell.split()) for cell in rows[identifier])
         assert where == " ".join(published[identifier]["section_or_figure"].split())
@@ -93,7 +93,7 @@ def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) ->
 def test_no_result_that_is_not_reproduced_is_without_a_cause(page: str) -> None:
     """The cause has numbers of the campaign, or calls itself a guess: `claims.checks.by_id` refuses others."""
     without = [
-        name for name, cells in Rows(page).found.items() if cells[6].startswith("not rep") and "Cause:" not in cells[7]
+        name for name, cells in Rows(page).rows.items() if cells[6].startswith("not rep") and "Cause:" not in cells[7]
     ]
     assert without == []
 

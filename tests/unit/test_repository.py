@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
+
+import crosslayer
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("figures", "notebooks")
@@ -17,8 +20,8 @@ BOUND_MB = 5.0
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git on this machine")
 
 
-def git(root: Path, *words: str) -> bytes:
-    command = ["git", "-C", str(root), "-c", f"safe.directory={root}", *words]
+def git(root: Path, *arguments: str) -> bytes:
+    command = ["git", "-C", str(root), "-c", f"safe.directory={root}", *arguments]
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
@@ -46,7 +49,7 @@ def test_the_newest_commit_adds_little_or_says_so() -> None:
     assert added == 0, f"{added:.1f} MB of generated files: add a line with the commit's subject to CHANGELOG.md"
 
 
-def test_growth_is_found_and_can_be_declared(tmp_path: Path) -> None:
+def test_growth_is_detected_and_can_be_declared(tmp_path: Path) -> None:
     def commit(message: str) -> None:
         git(tmp_path, "add", "--all")
         git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b.test", "commit", "--quiet", "--message", message)
@@ -65,3 +68,21 @@ def test_growth_is_found_and_can_be_declared(tmp_path: Path) -> None:
     assert undeclared_mb(tmp_path) == pytest.approx(6.0, abs=0.1)
     (tmp_path / "CHANGELOG.md").write_text("- All figures are\n  drawn again: a new font\n", encoding="utf-8")
     assert undeclared_mb(tmp_path) == 0
+
+
+def test_every_file_that_names_the_version_names_the_same() -> None:
+    def version(file: str, pattern: str) -> str:
+        match = re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+        assert match, file
+        return match[1]
+
+    versions = {
+        version("pyproject.toml", r'^version = "(.*)"'),
+        version("CITATION.cff", r"^version: (.*)"),
+        version(".zenodo.json", r'"version": "(.*)"'),
+        version("Containerfile", r'image\.version="(.*)"'),
+        version("CHANGELOG.md", r"^## (\S+)"),
+    }
+    assert versions == {crosslayer.__version__}
+    dates = {version("CITATION.cff", r"^date-released: (.*)"), version(".zenodo.json", r'"publication_date": "(.*)"')}
+    assert len(dates) == 1

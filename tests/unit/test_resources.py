@@ -64,10 +64,10 @@ def test_a_users_word_then_the_checkout_then_the_package(
         monkeypatch.chdir(here)
         assert resources.locate(name) == resources.Location(work / thing.in_checkout, "this checkout")
 
-    told = nowhere / "told"
-    told.touch(mode=0o755)
-    monkeypatch.setenv(thing.variable, str(told))
-    assert resources.locate(name) == resources.Location(told, thing.variable)
+    chosen = nowhere / "told"
+    chosen.touch(mode=0o755)
+    monkeypatch.setenv(thing.variable, str(chosen))
+    assert resources.locate(name) == resources.Location(chosen, thing.variable)
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -79,7 +79,7 @@ def test_a_users_word_is_never_passed_over(name: str, nowhere: Path, monkeypatch
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, "named"])
-def test_programs_are_found_on_the_path_at_last(name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_located_on_the_path_last(name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = nowhere / "bin" / resources.RESOURCES[name].program
     program.touch(mode=0o755)
     assert resources.locate(name) == resources.Location(program, "the PATH")
@@ -88,7 +88,7 @@ def test_programs_are_found_on_the_path_at_last(name: str, nowhere: Path, monkey
         assert resources.locate(name).source == "this checkout"
 
 
-def test_programs_of_the_system_folders_are_found_without_the_path(
+def test_programs_of_the_system_folders_are_located_without_the_path(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     system = nowhere / "sbin"
@@ -126,10 +126,10 @@ def test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path()
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         assert file.name == "resources.py" or not any(ast.unparse(call.func) == "shutil.which" for call in calls), file
         of_the_wire = [word for call in calls if ast.unparse(call.func) == "self._guest.run" for word in call.args]
-        for words in ast.walk(tree):
-            if isinstance(words, ast.List) and words.elts and words not in of_the_wire:
-                first = words.elts[0]
-                assert not (isinstance(first, ast.Constant) and first.value in bare), f"{file}:{words.lineno}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.List) and node.elts and node not in of_the_wire:
+                first = node.elts[0]
+                assert not (isinstance(first, ast.Constant) and first.value in bare), f"{file}:{node.lineno}"
 
 
 def test_a_program_that_is_not_built_is_not_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +143,11 @@ def test_a_program_that_is_not_built_is_not_taken(nowhere: Path, monkeypatch: py
 
 
 def test_the_package_s_own_checkout_counts_outside_any_other(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = tree(nowhere / "ours"), tree(nowhere / "theirs")
+    ours, others = tree(nowhere / "ours"), tree(nowhere / "theirs")
     monkeypatch.setattr(resources, "home", lambda: ours)
     assert resources.checkout() == ours
-    monkeypatch.chdir(theirs)
-    assert resources.checkout() == theirs
+    monkeypatch.chdir(others)
+    assert resources.checkout() == others
 
 
 def test_the_revision_is_that_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,22 +158,22 @@ def test_the_revision_is_that_of_the_library(monkeypatch: pytest.MonkeyPatch) ->
     assert provenance.revision()["revision"] != "abc-dirty"
 
 
-def found(item: str) -> doctor.Finding:
+def finding_of(item: str) -> doctor.Finding:
     return next(finding for finding in doctor._own() if finding.item == item)
 
 
 def test_the_doctor_says_which_is_used(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found("crosslayer-server").state is doctor.State.MISSING
+    assert finding_of("crosslayer-server").state is doctor.State.MISSING
     work = tree(nowhere / "work")
     monkeypatch.chdir(work)
-    assert found("crosslayer-server").detail == f"{work}/build/crosslayer-server (this checkout)"
-    assert found("sites").detail == f"{work}/sites (this checkout)"
-    assert found("library").detail.endswith("(installed)")
+    assert finding_of("crosslayer-server").detail == f"{work}/build/crosslayer-server (this checkout)"
+    assert finding_of("sites").detail == f"{work}/sites (this checkout)"
+    assert finding_of("library").detail.endswith("(installed)")
 
     source = work / "emulation" / "server.go"
     source.touch()
     os.utime(work / "build" / "crosslayer-server", (0, 0))
-    old = found("crosslayer-server")
+    old = finding_of("crosslayer-server")
     assert (old.state, "older than" in old.detail) == (doctor.State.NOTE, True)
     assert "make setup" in old.way_out
 

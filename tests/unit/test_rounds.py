@@ -67,7 +67,7 @@ class Measuring:
 
 
 @pytest.mark.parametrize(
-    ("said", "failures"),
+    ("errors", "failures"),
     [
         (["pass", "pass"], 0),
         (["idle RTT 16 ms", "downlink lost", "pass", "pass"], 0),
@@ -76,17 +76,17 @@ class Measuring:
         (["pass", "idle RTT 16 ms", "idle RTT 16 ms", "idle RTT 16 ms"], 1),
     ],
 )
-def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], failures: int) -> None:
+def test_every_check_of_a_round_is_a_row(verdicts: deque[str], errors: list[str], failures: int) -> None:
     bench = a_testbed()
     plan = sized("coalescing", "smoke")
     job: Any = SimpleNamespace(plan=plan, campaign="c", profiles={FIBER.name: FIBER})
     verdicts.append("pass")
     bench.set_link(FIBER)
     bench.take_checks()
-    verdicts.extend(said)
+    verdicts.extend(errors)
     captures = Captures(plan, Path("not written to"))
     rows, failed = rounds._round(job, bench, Measuring(), captures, 3, Cell(FIBER.name, "example.org"))  # type: ignore[arg-type]
-    assert [row["verdict"] for row in rows["link_checks"]] == said
+    assert [row["verdict"] for row in rows["link_checks"]] == errors
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures
     assert not verdicts
@@ -97,7 +97,7 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
 
 
 @pytest.mark.parametrize(
-    ("said", "failures"),
+    ("errors", "failures"),
     [
         (["pass", "pass"], 0),
         (["pass", "slow", "slow", "slow", "pass", "pass"], 0),
@@ -106,21 +106,21 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     ],
 )
 def test_a_round_whose_link_fails_its_check_is_measured_again(
-    verdicts: deque[str], said: list[str], failures: int
+    verdicts: deque[str], errors: list[str], failures: int
 ) -> None:
     plan = sized("coalescing", "smoke")
     job: Any = SimpleNamespace(plan=plan, campaign="c", profiles={FIBER.name: FIBER})
-    captures, told = Captures(plan, Path("not written to")), []
-    verdicts.extend(said)
+    captures, messages = Captures(plan, Path("not written to")), []
+    verdicts.extend(errors)
     cell, measuring = Cell(FIBER.name, "example.org"), Measuring()
-    rows, failed = rounds._proved_round(job, a_testbed(), measuring, captures, 3, cell, told.append)  # type: ignore[arg-type]
-    assert [row["verdict"] for row in rows["link_checks"]] == said
+    rows, failed = rounds._proved_round(job, a_testbed(), measuring, captures, 3, cell, messages.append)  # type: ignore[arg-type]
+    assert [row["verdict"] for row in rows["link_checks"]] == errors
     assert not verdicts
     assert failed == failures
     assert len(rows["tcp_rtts"]) == len(rows["host_load"]) == 1
     assert bool(rows["tcp_rtts"][0]["error"]) == bool(failures)
-    assert len(told) == min(said.count("slow") // 3, 2)
-    assert all(line.startswith("Round 3 of fiber, example.org is measured again: ") for line in told)
+    assert len(messages) == min(errors.count("slow") // 3, 2)
+    assert all(line.startswith("Round 3 of fiber, example.org is measured again: ") for line in messages)
 
 
 def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(time, "time_ns", unix_ns)
 
 
-def test_versions_of_openssl_and_quic_go_are_told() -> None:
+def test_versions_of_openssl_and_quic_go_are_reported() -> None:
     assert provenance.packages()["openssl"] == ssl.OPENSSL_VERSION
     wanted = resources.locate("profiles").path.parent / "go.mod"
     [version] = [line.split()[1] for line in wanted.read_text().splitlines() if "quic-go/quic-go " in line]

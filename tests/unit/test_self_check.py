@@ -48,22 +48,22 @@ def judged(table: pl.LazyFrame) -> list[dict[str, Any]]:
     [(0.0, 1.0, True, True), (5.0, 1.0, False, False), (0.0, 4.0, True, False), (4.0, 1.0, False, False)],
 )
 def test_equal_is_shown_and_a_changed_spread_is_seen(shift: float, spread: float, equal: bool, same: bool) -> None:
-    [found] = judged(loads(shift, spread))
-    assert found["n"] == ROUNDS * len(LEVEL_MS)  # both pages in percent of their own PLT
-    assert found["median"] == pytest.approx(-shift, abs=0.8)
-    assert found["equal"] is equal
-    assert (found["p"] < 0.05) is equal  # the interval and the two tests are one
-    assert (found["ks_p"] > 0.05) is same
+    [check] = judged(loads(shift, spread))
+    assert check["n"] == ROUNDS * len(LEVEL_MS)  # both pages in percent of their own PLT
+    assert check["median"] == pytest.approx(-shift, abs=0.8)
+    assert check["equal"] is equal
+    assert (check["p"] < 0.05) is equal  # the interval and the two tests are one
+    assert (check["ks_p"] > 0.05) is same
 
 
 def test_too_few_rounds_show_nothing() -> None:
-    [found] = judged(loads(0.0, 1.0, rounds=5))
-    assert (found["equal"], found["low"], found["p"]) == (None, None, None)
+    [check] = judged(loads(0.0, 1.0, rounds=5))
+    assert (check["equal"], check["low"], check["p"]) == (None, None, None)
 
 
 def test_a_load_that_was_not_refused_is_no_negative_control() -> None:
     control = loads(0.0, 1.0, second=("refused", Role.CONTROL))
-    assert [found["series"] for found in judged(control)] == ["Ticket refused - H3 1-RTT"]
+    assert [check["series"] for check in judged(control)] == ["Ticket refused - H3 1-RTT"]
     failed = loads(0.0, 1.0, second=("refused", Role.CONTROL), error="the handshake was meant to be full")
     assert judged(failed) == []
 

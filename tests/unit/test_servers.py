@@ -44,7 +44,7 @@ def full(server: str, **changed: ServerFinding) -> list[ServerFinding]:
 
 
 def at(name: str, protocol: Protocol) -> int:
-    return next(place for place, (check, other) in enumerate(PAIRS) if (check.name, other) == (name, protocol))
+    return next(index for index, (check, other) in enumerate(PAIRS) if (check.name, other) == (name, protocol))
 
 
 def test_every_check_has_an_abbreviation_of_its_own_on_each_transport() -> None:
@@ -62,22 +62,24 @@ def test_every_compared_server_is_a_kind_that_can_be_started() -> None:
 def test_results_are_as_quic_interop_runner_writes_them() -> None:
     broken = finding("dnsproxy", at("padding", Protocol.DOQ), Result.FAILED, value=60.0, unit="bytes", detail="no")
     rows = [*full("coalesce"), *full("dnsproxy", padding_DoQ=broken), absent("unbound", "It is not here. Install it.")]
-    told = json.loads(json.dumps(matrix.interop(rows, KINDS, began_s=10.0, ended_s=20.5)))
-    assert (told["start_time"], told["end_time"]) == (10.0, 20.5)
-    assert told["clients"] == ["crosslayer"]
-    assert told["servers"] == ["coalesce", "dnsproxy", "unbound"]
-    assert set(told["servers"]) <= set(told["urls"])
+    interop = json.loads(json.dumps(matrix.interop(rows, KINDS, began_s=10.0, ended_s=20.5)))
+    assert (interop["start_time"], interop["end_time"]) == (10.0, 20.5)
+    assert interop["clients"] == ["crosslayer"]
+    assert interop["servers"] == ["coalesce", "dnsproxy", "unbound"]
+    assert set(interop["servers"]) <= set(interop["urls"])
     # One list for each pair of client and server, the client outside.
-    assert len(told["results"]) == len(told["measurements"]) == len(told["clients"]) * len(told["servers"])
-    for results in told["results"]:
-        assert [result["abbr"] for result in results] == list(told["tests"])
+    assert len(interop["results"]) == len(interop["measurements"]) == len(interop["clients"]) * len(interop["servers"])
+    for results in interop["results"]:
+        assert [result["abbr"] for result in results] == list(interop["tests"])
         assert {result["result"] for result in results} <= {"succeeded", "failed", "unsupported", None}
-    failed = [result for result in told["results"][1] if result["result"] == "failed"]
+    failed = [result for result in interop["results"][1] if result["result"] == "failed"]
     assert failed == [{"abbr": "QP", "name": "padding", "result": "failed"}]
-    assert {result["result"] for result in told["results"][2]} == {None}
-    assert told["measurements"][2] == []
-    assert {"name": "answer", "abbr": "QA", "result": "succeeded", "details": "2.0125 RTT"} in told["measurements"][0]
-    assert all(set(test) == {"name", "desc"} for test in told["tests"].values())
+    assert {result["result"] for result in interop["results"][2]} == {None}
+    assert interop["measurements"][2] == []
+    assert {"name": "answer", "abbr": "QA", "result": "succeeded", "details": "2.0125 RTT"} in interop["measurements"][
+        0
+    ]
+    assert all(set(test) == {"name", "desc"} for test in interop["tests"].values())
 
 
 # For a terminal
@@ -85,8 +87,8 @@ def test_results_are_as_quic_interop_runner_writes_them() -> None:
 
 def test_the_text_says_what_each_speaks_and_what_is_not_here() -> None:
     nothing = {
-        f"{check.name}_{protocol}".replace("-", "_"): finding("bind9", place, Result.UNSUPPORTED)
-        for place, (check, protocol) in enumerate(PAIRS)
+        f"{check.name}_{protocol}".replace("-", "_"): finding("bind9", index, Result.UNSUPPORTED)
+        for index, (check, protocol) in enumerate(PAIRS)
         if protocol in (Protocol.DOH3, Protocol.DOQ)
     }
     text = matrix.text([*full("coalesce"), *full("bind9", **nothing), absent("unbound", "Not here. Install it.")])
@@ -169,7 +171,7 @@ def test_an_answer_that_takes_a_round_trip_too_many_is_marked(rtts: float, resul
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["nsd"], "there is no server 'nsd'. Did you mean 'dnsdist'? There are: coalesce, coredns, dnsproxy"),
         (["--link", "5g"], "5g"),
@@ -177,8 +179,8 @@ def test_an_answer_that_takes_a_round_trip_too_many_is_marked(rtts: float, resul
         (["--out", "/dev/null/x"], "cannot be made (Not a directory). Choose another folder with --out."),
     ],
 )
-def test_what_cannot_be_is_one_line(tmp_path: Path, words: list[str], message: str) -> None:
-    done = CliRunner().invoke(cli, ["servers", "--out", str(tmp_path), *words])
+def test_what_cannot_be_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(cli, ["servers", "--out", str(tmp_path), *arguments])
     assert isinstance(done.exception, CrosslayerError)
     assert message in str(done.exception)
 
@@ -190,6 +192,6 @@ def test_no_rounds_are_a_wrong_option() -> None:
 
 
 def test_help_names_every_server_and_file() -> None:
-    said = " ".join(CliRunner().invoke(cli, ["servers", "--help"]).output.split())
+    output = " ".join(CliRunner().invoke(cli, ["servers", "--help"]).output.split())
     for word in (*servers.SERVERS, *servers.FILES):
-        assert word in said
+        assert word in output

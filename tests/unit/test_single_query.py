@@ -200,13 +200,13 @@ def test_round_trips_come_out_as_expected(name: str, whole: dict[str, pl.LazyFra
 
 def test_published_bytes_are_reproduced_and_a_tenth_more_is_not(verdicts: pl.DataFrame) -> None:
     bytes_claims = [f"I{number:03}" for number in range(52, 75)]
-    found = verdicts.filter(pl.col("claim_id").is_in(bytes_claims))
-    assert found.height == len(bytes_claims)
-    assert found["verdict"].unique().to_list() == ["reproduced"]
+    result = verdicts.filter(pl.col("claim_id").is_in(bytes_claims))
+    assert result.height == len(bytes_claims)
+    assert result["verdict"].unique().to_list() == ["reproduced"]
     more = tables(exchanges(RTT_MS, own_bytes=1.1), RTT_MS)
     other = check(more)
-    found = other.filter(pl.col("claim_id").is_in(bytes_claims))
-    assert found["verdict"].unique().to_list() == ["not reproduced"]
+    result = other.filter(pl.col("claim_id").is_in(bytes_claims))
+    assert result["verdict"].unique().to_list() == ["not reproduced"]
 
 
 @pytest.mark.parametrize("claim", ["I006", "I093", "I097", "I100", "I101", "I102", "I103", "I104", "I105", "I106"])
@@ -230,10 +230,10 @@ def test_what_a_reused_connection_pays_back_is_judged_in_bytes(verdicts: pl.Data
 
 def test_medians_over_all_vantage_points_need_all_of_them() -> None:
     links = {name: rtt for name, rtt in RTT_MS.items() if not name.startswith("oc")}
-    found = check(tables(exchanges(links), links))
-    row = found.row(by_predicate=pl.col("claim_id") == "I092", named=True)
+    judged = check(tables(exchanges(links), links))
+    row = judged.row(by_predicate=pl.col("claim_id") == "I092", named=True)
     assert (row["verdict"], row["why"]) == ("not measured", "This campaign has no vantage point in Oceania.")
-    assert found.row(by_predicate=pl.col("claim_id") == "I054", named=True)["verdict"] == "reproduced"
+    assert judged.row(by_predicate=pl.col("claim_id") == "I054", named=True)["verdict"] == "reproduced"
 
 
 def test_checks_are_those_of_sections_1_to_3_1_and_no_others(verdicts: pl.DataFrame) -> None:
@@ -250,5 +250,5 @@ def test_a_claim_belongs_to_one_study_and_others_say_so(verdicts: pl.DataFrame) 
 
 
 def test_a_study_without_claims_measures_none(whole: dict[str, pl.LazyFrame]) -> None:
-    found = claims.check(Tables(whole), STUDIES["serialisation"].claims, published.load().claims, elsewhere={})
-    assert found["verdict"].unique().to_list() == ["not measured"]
+    judged = claims.check(Tables(whole), STUDIES["serialisation"].claims, published.load().claims, elsewhere={})
+    assert judged["verdict"].unique().to_list() == ["not measured"]

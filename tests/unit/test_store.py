@@ -272,10 +272,10 @@ def test_a_file_that_is_replaced_meanwhile_is_left_alone(tmp_path: Path) -> None
     with Store(tmp_path / "a", PLAN) as store:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
         Store(tmp_path / "b", PLAN).close()
-        theirs = (tmp_path / "b" / FILE_NAME).replace(tmp_path / "a" / FILE_NAME).read_bytes()
+        others = (tmp_path / "b" / FILE_NAME).replace(tmp_path / "a" / FILE_NAME).read_bytes()
         with pytest.raises(CampaignError, match=r"its rounds are now in .*campaign-rescued.sqlite"):
             export(store, tmp_path / "a")
-    assert (tmp_path / "a" / FILE_NAME).read_bytes() == theirs
+    assert (tmp_path / "a" / FILE_NAME).read_bytes() == others
     with contextlib.closing(sqlite3.connect(tmp_path / "a" / "campaign-rescued.sqlite")) as db:
         assert db.execute("SELECT count(*) FROM tcp_rtts").fetchone() == (1,)
 
@@ -289,7 +289,7 @@ def test_a_folder_that_is_moved_meanwhile_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
-def test_a_file_that_is_cut_off_meanwhile_is_said(tmp_path: Path, suffix: str) -> None:
+def test_a_file_that_is_cut_off_meanwhile_is_reported(tmp_path: Path, suffix: str) -> None:
     with Store(tmp_path, PLAN) as store:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
         os.truncate(tmp_path / f"{FILE_NAME}{suffix}", 100)
@@ -333,14 +333,16 @@ for _ in range(3):
         print(error)
 """
     mount = f'mount -t tmpfs -o size=1M tmpfs {tmp_path} && exec "$@"'
-    words = [namespaces.tool("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
-    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+    command = [namespaces.tool("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine refuses mount namespaces")
-    done = subprocess.run([*words, sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert len(said) == 3
-    for line in said:
+    output = done.stdout.splitlines()
+    assert len(output) == 3
+    for line in output:
         assert re.search(r"the disk is full .*Free disk space and give the same command again", line), line
 
 

@@ -36,8 +36,8 @@ ROW: dict[str, Any] = {
 def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
     server = Resolver("10.53.0.2", "www.example.org", Path("/ca.pem"))
     settings = StubSettings.towards(server, protocol, Resumption.NONE, listen="127.0.0.1:5353", timeout_s=2.5)
-    words = settings.arguments()
-    options = dict(zip(words[::2], words[1::2], strict=True))
+    arguments = settings.arguments()
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     assert options == {
         "--upstream": url, "--listen": "127.0.0.1:5353", "--ca": "/ca.pem", "--server-name": "www.example.org",
         "--resumption": "none", "--timeout": "2500ms", "--idle-timeout": "30000ms", "--udp-retransmit": "1000ms",
@@ -46,14 +46,14 @@ def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
 
 
 def test_what_is_not_set_is_left_to_the_stub() -> None:
-    words = StubSettings("quic://192.0.2.1").arguments()
-    assert not {"--ca", "--server-name", "--resumption"} & set(words)
+    arguments = StubSettings("quic://192.0.2.1").arguments()
+    assert not {"--ca", "--server-name", "--resumption"} & set(arguments)
 
 
 def test_a_gateway_is_part_of_the_settings() -> None:
     gateway = Gateway("127.0.0.1:443", Path("/server.pem"), Path("/server.key"), Sharing.SHARED)
-    words = StubSettings("h3://192.0.2.1", gateway=gateway).arguments()
-    options = dict(zip(words[::2], words[1::2], strict=True))
+    arguments = StubSettings("h3://192.0.2.1", gateway=gateway).arguments()
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     assert options | {
         "--gateway": "127.0.0.1:443", "--certificate": "/server.pem", "--key": "/server.key",
         "--page-connection": "shared",

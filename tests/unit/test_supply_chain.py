@@ -38,7 +38,7 @@ def test_every_module_of_go_has_a_hash(sbom: SimpleNamespace) -> None:
     module = tuple(sbom.go_modules())
     required = re.findall(r"^\t\S+ v\S+", (ROOT / "emulation" / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(module) == len(required) > 10
-    assert all(re.fullmatch(r"[0-9a-f]{64}", found["properties"][0]["value"]) for found in module)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", match["properties"][0]["value"]) for match in module)
 
 
 def test_every_module_of_dnsproxy_has_a_hash() -> None:
@@ -54,11 +54,11 @@ def test_every_module_of_dnsproxy_has_a_hash() -> None:
 def test_every_direct_dependency_is_used() -> None:
     imported: set[str] = set()
     for path in [*(ROOT / "lib").rglob("*.py"), *(ROOT / "sites").rglob("*.py")]:
-        for place in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(place, ast.Import):
-                imported |= {alias.name.partition(".")[0] for alias in place.names}
-            elif isinstance(place, ast.ImportFrom) and place.module:
-                imported.add(place.module.partition(".")[0])
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
     given = importlib.metadata.packages_distributions()
     used = {canonicalize_name(name) for module in imported for name in given.get(module, [])}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -69,8 +69,8 @@ def test_every_direct_dependency_is_used() -> None:
 def test_both_ways_in_are_listed_the_same_each_time(sbom: SimpleNamespace) -> None:
     documents = sbom.documents()
     assert json.dumps(documents) == json.dumps(sbom.documents())
-    for found in documents.values():
-        references = [part["bom-ref"] for part in found["components"]]
+    for result in documents.values():
+        references = [part["bom-ref"] for part in result["components"]]
         assert len(references) == len(set(references))
         assert references == sorted(references)
         assert {"pkg:golang/github.com/quic-go/quic-go", "sites/instagram.com/vendor/react.production.min.js"} <= {

@@ -34,7 +34,7 @@ def test_types_are_those_of_the_frames() -> None:
     assert DnsExchanges.polars_schema()["early_data_accepted"] == pl.Boolean()
 
 
-def test_units_are_said_by_names() -> None:
+def test_units_follow_from_names() -> None:
     units = {column.name: column.unit for column in (*PageLoads.columns, *LinkChecks.columns)}
     assert (units["plt_ms"], units["when_s"], units["transfer_bytes"]) == ("ms", "s", "bytes")
     assert (units["down_mbit"], units["probes"], units["verdict"]) == ("Mbit/s", "count", "")
@@ -43,13 +43,13 @@ def test_units_are_said_by_names() -> None:
 def test_a_transport_is_a_word_of_every_table_once_it_is_one() -> None:
     columns = [column for table in TABLES.values() for column in table.columns if column.type is Protocol]
     assert len(columns) == 6
-    assert all(column.words == tuple(Protocol) for column in columns)
+    assert all(column.values == tuple(Protocol) for column in columns)
 
 
 @pytest.mark.parametrize(
     ("table", "source", "result"),
     [
-        (DnsExchanges, tables.EXCHANGE, dns.Exchange),
+        (DnsExchanges, tables.EXCHANGE, dns.ExchangeResult),
         (Lookups, tables.STUB, QueryMetrics),
         (PacedQueries, tables.STUB, QueryMetrics),
         (PacedQueries, tables.ASKED, dns.Asked),
@@ -82,7 +82,7 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     (resource,) = instruments.resource_rows(row, load, [])
     assert set(resource) | {"clock", "host"} == {column.name for column in Resources.columns}  # which the engine knows
     assert (resource["url"], resource["position"]) == ("https://www.example.org/a.js", 3)
-    assert Lookups.place(row) == {
+    assert Lookups.identity(row) == {
         "campaign": "c",
         "round": 0,
         "link": "fiber",

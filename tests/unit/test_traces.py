@@ -71,9 +71,9 @@ def test_packets_leave_as_mahimahi_lets_them(tmp_path: Path) -> None:
         # A quarter of a ms after the opportunity of that ms, so that none is met exactly.
         packets = sorted((draw.randint(0, 1500), draw.randint(40, 1504)) for _ in range(150))
         played = way(mahimahi(tmp_path / "x.down", times))
-        found = [played.leaves_ns(came * NS + NS // 4, size + 10) for came, size in packets]
+        results = [played.leaves_ns(came * NS + NS // 4, size + 10) for came, size in packets]
         expected = by_opportunity(times, [(came, size) for came, size in packets])
-        assert found == [ms * NS for ms in expected]
+        assert results == [ms * NS for ms in expected]
 
 
 def test_a_rate_in_steps_is_that_rate_and_0_holds_packets(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_a_rate_in_steps_is_that_rate_and_0_holds_packets(tmp_path: Path) -> Non
 
 def test_a_queue_drops_what_it_has_no_room_for(tmp_path: Path) -> None:
     played = way(steps(tmp_path / "x.csv", "duration_ms,download_mbit\n100,8\n"), limit=3)
-    found = [played.leaves_ns(0, 1000) for _ in range(5)]
-    assert found == [1 * NS, 2 * NS, 3 * NS, None, None]
+    results = [played.leaves_ns(0, 1000) for _ in range(5)]
+    assert results == [1 * NS, 2 * NS, 3 * NS, None, None]
     assert played.leaves_ns(1 * NS, 1000) == 4 * NS
 
 
@@ -220,7 +220,7 @@ def test_a_link_leaves_to_its_trace_what_that_says(tmp_path: Path) -> None:
         assert caught.value.key == key
 
 
-def test_a_file_of_links_names_traces_beside_it(tmp_path: Path) -> None:
+def test_a_file_of_links_names_traces_in_its_folder(tmp_path: Path) -> None:
     mahimahi(tmp_path / "tram.down", [1, 2, 3])
     steps(tmp_path / "leo.csv", "duration_ms,rtt_ms\n100,50\n100,20\n")
     file = tmp_path / "mine.toml"
@@ -228,9 +228,9 @@ def test_a_file_of_links_names_traces_beside_it(tmp_path: Path) -> None:
         '[tram]\nrtt_ms = 30\nupload_mbit = 5\ntrace = { down = "tram.down" }\n[low]\ntrace = { steps = "leo.csv" }\n',
         encoding="utf-8",
     )
-    found = own_profiles(file)
-    assert found["tram"].trace == Trace(down=str(tmp_path / "tram.down"))
-    assert found["low"].rtt_ms == 20  # the least of the trace's
+    result = own_profiles(file)
+    assert result["tram"].trace == Trace(down=str(tmp_path / "tram.down"))
+    assert result["low"].rtt_ms == 20  # the least of the trace's
     for text, error, what in (
         ('trace = { downwards = "tram.down" }', LinkError, "is an unknown key"),
         ('rtt_ms = 5\ntrace = { down = "none.down" }', TraceError, "cannot be read"),
@@ -242,7 +242,7 @@ def test_a_file_of_links_names_traces_beside_it(tmp_path: Path) -> None:
             own_profiles(file)
 
 
-def test_the_command_line_puts_a_trace_in_the_place_of_a_links_values(tmp_path: Path) -> None:
+def test_the_command_line_puts_a_trace_instead_of_a_links_values(tmp_path: Path) -> None:
     down, up = tmp_path / "a.down", tmp_path / "a.up"
     mahimahi(down, [1, 2])
     mahimahi(up, [5, 9])
@@ -257,20 +257,20 @@ def test_the_command_line_puts_a_trace_in_the_place_of_a_links_values(tmp_path: 
 
 
 def test_the_projects_traces_are_traces() -> None:
-    found = {name: profile.course for name, profile in load_profiles().items() if profile.trace is not None}
-    assert set(found) == {"leo", "cellular"}
+    results = {name: profile.course for name, profile in load_profiles().items() if profile.trace is not None}
+    assert set(results) == {"leo", "cellular"}
     assert load_profiles()["geo"].rtt_ms == 600
-    assert Counter(duration for duration, _ in found["leo"].rtts) == {14960.0: 8, 40.0: 8}  # type: ignore[union-attr]
+    assert Counter(duration for duration, _ in results["leo"].rtts) == {14960.0: 8, 40.0: 8}  # type: ignore[union-attr]
 
 
 def test_a_round_begins_where_the_seed_has_it() -> None:
     plan = Plan(study="x", links=("a",), pages=("p",))
     cell = Cell("a", "p")
-    places = [plan.place_in_trace(number, cell) for number in range(200)]
-    assert places == [plan.place_in_trace(number, cell) for number in range(200)]
-    assert places != [replace(plan, seed=2).place_in_trace(number, cell) for number in range(200)]
-    assert 0 <= min(places) < 0.1
-    assert 0.9 < max(places) < 1
+    positions = [plan.trace_position(number, cell) for number in range(200)]
+    assert positions == [plan.trace_position(number, cell) for number in range(200)]
+    assert positions != [replace(plan, seed=2).trace_position(number, cell) for number in range(200)]
+    assert 0 <= min(positions) < 0.1
+    assert 0.9 < max(positions) < 1
 
 
 class Simulated:
@@ -278,10 +278,10 @@ class Simulated:
 
     def __init__(self, profile: Profile) -> None:
         assert profile.course is not None
-        self._told = trace_check.replay_format(profile.course, profile)
+        self._format = trace_check.replay_format(profile.course, profile)
 
     def play(self, epoch_ns: int) -> None:
-        self._ways = trace_replay.schedules(self._told)
+        self._ways = trace_replay.schedules(self._format)
         for one in self._ways:
             one.start(epoch_ns)
 
@@ -290,17 +290,17 @@ class Simulated:
         return list(at_ns), {number: at for number, at in enumerate(leaving) if at is not None}
 
 
-def test_a_player_of_another_trace_is_found_out(tmp_path: Path) -> None:
+def test_a_player_of_another_trace_is_detected(tmp_path: Path) -> None:
     def link(name: str, mbit: float, rtt_ms: float) -> Profile:
         text = f"duration_ms,rtt_ms,download_mbit,upload_mbit\n5000,{rtt_ms},{mbit},5\n5000,20,{mbit},5\n"
         return Profile(name, 20.0, trace=steps(tmp_path / f"{name}.csv", text))
 
-    told = link("told", 20, 40)
+    expected = link("told", 20, 40)
 
     def faults(other: Profile) -> str:
         wire = Simulated(other)
-        _seen, found = trace_check.measure_trace(wire, told, Playing(100.0, wire.play), (0.0, 0.0))
-        return "; ".join(found)
+        _seen, result = trace_check.measure_trace(wire, expected, Playing(100.0, wire.play), (0.0, 0.0))
+        return "; ".join(result)
 
     assert faults(link("same", 20, 40)) == ""
     assert "downlink 17.99" in faults(link("slow", 18, 40))

@@ -164,11 +164,11 @@ def lookups(rows: list[dict[str, Any]], *, of_first: bool = False) -> list[dict[
 
 def check(rows: list[dict[str, Any]], *, of_first: bool = False) -> dict[str, dict[str, Any]]:
     made = inputs(rows)
-    told = table("lookups", lookups(rows, of_first=of_first))
+    rows_of_lookups = table("lookups", lookups(rows, of_first=of_first))
 
     class Made:
         def table(self, name: str) -> pl.LazyFrame:
-            frame: pl.LazyFrame = told if name == "lookups" else getattr(made, name)
+            frame: pl.LazyFrame = rows_of_lookups if name == "lookups" else getattr(made, name)
             return frame
 
     verdicts = claims.check(Made(), CLAIMS, made.published.claims, elsewhere={})
@@ -176,18 +176,18 @@ def check(rows: list[dict[str, Any]], *, of_first: bool = False) -> dict[str, di
 
 
 def test_claims_follow_the_numbers() -> None:
-    found = check(loads())
-    assert set(CLAIMS.checks) <= set(found)
+    judged = check(loads())
+    assert set(CLAIMS.checks) <= set(judged)
     reproduced = ("I113", "I117", "I126", "I128", "I135", "I138")
-    assert found["I124"]["verdict"] == "follows"
-    assert {name: found[name]["verdict"] for name in reproduced} == dict.fromkeys(reproduced, "reproduced")
-    assert (found["I113"]["ours"], found["I124"]["ours"]) == (pytest.approx(2.02, abs=0.02), 1.0)
+    assert judged["I124"]["verdict"] == "follows"
+    assert {name: judged[name]["verdict"] for name in reproduced} == dict.fromkeys(reproduced, "reproduced")
+    assert (judged["I113"]["ours"], judged["I124"]["ours"]) == (pytest.approx(2.02, abs=0.02), 1.0)
     maximum = 100 * RTT_MS["4g"] / (BASE_MS["login-form"] + (ROUND_TRIPS + 2) * RTT_MS["4g"])
-    assert found["I001"]["ours"] == pytest.approx(maximum, abs=0.2)
+    assert judged["I001"]["ours"] == pytest.approx(maximum, abs=0.2)
     # DoT and DoH take as many round-trips here: the paper's difference was its proxy's.
-    assert found["I121"]["verdict"] != "reproduced"
-    assert found["I127"]["verdict"] == "not measured"
-    assert found["I006"]["verdict"] == "not measured"
+    assert judged["I121"]["verdict"] != "reproduced"
+    assert judged["I127"]["verdict"] == "not measured"
+    assert judged["I006"]["verdict"] == "not measured"
 
 
 def test_shares_have_intervals_of_their_rounds() -> None:
@@ -204,10 +204,10 @@ def test_shares_have_intervals_of_their_rounds() -> None:
 
 @pytest.mark.parametrize("rows", [[], loads(protocols={"DoQ": 2}), loads(pages={"login-form": 1}, rounds=1)])
 def test_what_a_campaign_lacks_is_not_measured(rows: list[dict[str, Any]]) -> None:
-    found = check(rows)
+    judged = check(rows)
     for name in CLAIMS.checks:
-        assert found[name]["verdict"] == "not measured" or found[name]["n"]
-    assert found["I126"]["verdict"] == "not measured"
+        assert judged[name]["verdict"] == "not measured" or judged[name]["n"]
+    assert judged["I126"]["verdict"] == "not measured"
 
 
 @pytest.mark.slow
@@ -233,15 +233,15 @@ def test_the_vantage_point_in_asia_is_the_link_of_that_name(monkeypatch: pytest.
     rows = [row for row in loads() if row["link"] != "asia"]
     assert check(rows)["I127"]["verdict"] == "not measured"
     for gain_ms, verdict in ((0.0, "not reproduced"), (1000.0, "reproduced")):
-        found = check([*rows, *elsewhere(rows, "asia", "professional-network", DoQ=gain_ms / 10, DoH=-gain_ms)])
-        assert found["I127"]["verdict"] == verdict, gain_ms
+        judged = check([*rows, *elsewhere(rows, "asia", "professional-network", DoQ=gain_ms / 10, DoH=-gain_ms)])
+        assert judged["I127"]["verdict"] == verdict, gain_ms
 
 
 @pytest.mark.slow
 def test_links_with_loss_decide_how_often_udp_is_slower_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     before = check(loads())
     monkeypatch.setitem(RTT_MS, "fiber-loss", RTT_MS["fiber"])
-    found = check(loads())
-    assert "fiber-loss" in found["I137"]["why"]
-    assert found["I002"]["ours"] == pytest.approx(before["I002"]["ours"], abs=0.2)
-    assert found["I113"]["n"] == before["I113"]["n"]
+    judged = check(loads())
+    assert "fiber-loss" in judged["I137"]["why"]
+    assert judged["I002"]["ours"] == pytest.approx(before["I002"]["ours"], abs=0.2)
+    assert judged["I113"]["n"] == before["I113"]["n"]

@@ -45,9 +45,9 @@ def faults(dataset: Dataset) -> Iterator[str]:
     loads = dataset.table("page_loads").filter(role="measured").collect()
     for link in PLAN.links:
         for protocol in sorted(PROTOCOLS):
-            found = exchanges.filter(pl.col("link") == link, pl.col("protocol") == protocol).height
-            if found != PLAN.rounds * len(PLAN.pages):
-                yield f"link {link}: {found} {protocol} exchanges"
+            result = exchanges.filter(pl.col("link") == link, pl.col("protocol") == protocol).height
+            if result != PLAN.rounds * len(PLAN.pages):
+                yield f"link {link}: {result} {protocol} exchanges"
         for h3, early in (("1-rtt", False), ("0-rtt", True)):
             some = loads.filter(pl.col("link") == link, pl.col("h3") == h3)
             if some.height != PLAN.rounds * len(PLAN.pages):
@@ -59,11 +59,11 @@ def faults(dataset: Dataset) -> Iterator[str]:
 def main(folder: Path) -> int:
     """Print the faults of the campaign in `folder`; the exit status says whether there are any."""
     try:
-        found = list(faults(Dataset.open(folder)))
+        result = list(faults(Dataset.open(folder)))
     except CrosslayerError as error:
-        found = [str(error)]
-    print("\n".join(found) or f"{folder}: a whole smoke campaign, with 0-RTT where it was asked for")
-    return 1 if found else 0
+        result = [str(error)]
+    print("\n".join(result) or f"{folder}: a whole smoke campaign, with 0-RTT where it was asked for")
+    return 1 if result else 0
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ func openTerminal(j *job) (*os.File, *os.File, error) {
 		return nil, nil, fmt.Errorf("terminal: %w", err)
 	}
 	name := fmt.Sprintf("/dev/pts/%d", number)
-	theirs, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0)
+	child, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,16 +109,16 @@ func openTerminal(j *job) (*os.File, *os.File, error) {
 		return nil, nil, err
 	}
 	if !j.Terminal[0] { // the host's terminal is in use, and still turns \n into \r\n by itself
-		t, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+		t, err := unix.IoctlGetTermios(int(child.Fd()), unix.TCGETS)
 		if err != nil {
 			return nil, nil, err
 		}
 		t.Oflag &^= unix.OPOST
-		if err := unix.IoctlSetTermios(int(theirs.Fd()), unix.TCSETS, t); err != nil {
+		if err := unix.IoctlSetTermios(int(child.Fd()), unix.TCSETS, t); err != nil {
 			return nil, nil, err
 		}
 	}
-	return ours, theirs, resize(ours, j.Size)
+	return ours, child, resize(ours, j.Size)
 }
 
 func resize(terminal *os.File, size [2]uint16) error {

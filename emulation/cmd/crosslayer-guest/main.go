@@ -14,7 +14,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,7 +60,7 @@ func powerOff() {
 
 // A job is what the host asks for.
 type job struct {
-	Words       []string  `json:"words"`       // the command, its first word a path
+	Command     []string  `json:"command"`     // program (a path) and arguments
 	Environment []string  `json:"environment"` // NAME=value
 	Folder      string    `json:"folder"`      // working folder
 	UID         uint32    `json:"uid"`         // whom it runs as
@@ -88,13 +90,21 @@ func takeJob(name string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, err := bufio.NewReader(file).ReadBytes('\n')
+	line, err := bufio.NewReader(file).ReadBytes('\n')
 	if err != nil {
 		return nil, err
 	}
-	if _, err := file.Seek(int64(len(words)), io.SeekStart); err != nil {
+	if _, err := file.Seek(int64(len(line)), io.SeekStart); err != nil {
 		return nil, err
 	}
 	j := &job{file: file}
-	return j, json.Unmarshal(words, j)
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(j); err != nil {
+		return nil, fmt.Errorf("%w (is crosslayer-guest older than the library? `make setup`)", err)
+	}
+	if len(j.Command) == 0 {
+		return nil, errors.New("it names no command (is crosslayer-guest older than the library? `make setup`)")
+	}
+	return j, nil
 }

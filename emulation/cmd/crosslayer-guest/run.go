@@ -31,8 +31,8 @@ func run(j *job, line *console) (int, error) {
 	if j.UID != 0 || j.GID != 0 {
 		attributes.Credential = &syscall.Credential{Uid: j.UID, Gid: j.GID, Groups: j.Groups}
 	}
-	process, err := os.StartProcess(j.Words[0], j.Words, &os.ProcAttr{
-		Dir: j.Folder, Env: j.Environment, Files: s.theirs[:], Sys: attributes,
+	process, err := os.StartProcess(j.Command[0], j.Command, &os.ProcAttr{
+		Dir: j.Folder, Env: j.Environment, Files: s.child[:], Sys: attributes,
 	})
 	if err != nil {
 		var fault *os.PathError
@@ -41,7 +41,7 @@ func run(j *job, line *console) (int, error) {
 		}
 		return 0, err
 	}
-	s.closeTheirs()
+	s.closeChild()
 	go s.obey(line, process.Pid)
 	status := reap(process.Pid)
 	_ = syscall.Kill(-1, syscall.SIGKILL)
@@ -68,7 +68,7 @@ func reap(child int) int {
 
 // streams are both ends of the command's standard streams.
 type streams struct {
-	theirs   [3]*os.File
+	child    [3]*os.File
 	input    *os.File
 	terminal *os.File // ours; nil without
 	copying  sync.WaitGroup
@@ -76,10 +76,10 @@ type streams struct {
 
 func openStreams(j *job, line *console) (*streams, error) {
 	s := &streams{}
-	var theirTerminal *os.File
+	var childTerminal *os.File
 	if j.Terminal[0] || j.Terminal[1] || j.Terminal[2] {
 		var err error
-		if s.terminal, theirTerminal, err = openTerminal(j); err != nil {
+		if s.terminal, childTerminal, err = openTerminal(j); err != nil {
 			return nil, err
 		}
 		kind := byte('1')
@@ -90,11 +90,11 @@ func openStreams(j *job, line *console) (*streams, error) {
 	}
 	for fd, is := range j.Terminal {
 		if is {
-			s.theirs[fd] = theirTerminal
+			s.child[fd] = childTerminal
 			continue
 		}
 		if fd == 0 && j.Given {
-			s.theirs[fd] = j.file
+			s.child[fd] = j.file
 			continue
 		}
 		reader, writer, err := os.Pipe()
@@ -102,9 +102,9 @@ func openStreams(j *job, line *console) (*streams, error) {
 			return nil, err
 		}
 		if fd == 0 {
-			s.theirs[fd], s.input = reader, writer
+			s.child[fd], s.input = reader, writer
 		} else {
-			s.theirs[fd] = writer
+			s.child[fd] = writer
 			s.copy(reader, line, strconv.Itoa(fd)[0])
 		}
 	}
@@ -132,8 +132,8 @@ func (s *streams) copy(from io.Reader, line *console, kind byte) {
 	}()
 }
 
-func (s *streams) closeTheirs() {
-	for _, file := range s.theirs {
+func (s *streams) closeChild() {
+	for _, file := range s.child {
 		_ = file.Close() // a terminal's more than once
 	}
 }

@@ -101,13 +101,13 @@ func loadModule(file string) error {
 	return nil
 }
 
-// serve runs the words of each line, `tc` or `ip` first; the answer is its output and its exit status.
+// serve runs the command on each line, `tc` or `ip`, and answers with its output and exit status.
 func serve() {
 	programs := map[string]string{"tc": os.Getenv("TC"), "ip": os.Getenv("IP")}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		out, err := exec.Command(programs[words[0]], words[1:]...).CombinedOutput()
+		command := strings.Fields(lines.Text())
+		out, err := exec.Command(programs[command[0]], command[1:]...).CombinedOutput()
 		os.Stdout.Write(out)
 		code := 0
 		if err != nil {

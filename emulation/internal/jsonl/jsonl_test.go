@@ -43,16 +43,16 @@ func TestWholeLines(t *testing.T) {
 }
 
 func TestFullDiskIsReportedOnce(t *testing.T) {
-	said := 0
-	w, err := Open("/dev/full", func(string, ...any) { said++ })
+	messages := 0
+	w, err := Open("/dev/full", func(string, ...any) { messages++ })
 	if err != nil {
 		t.Skipf("no /dev/full here: %v", err)
 	}
 	for range 3 {
 		w.Write(1)
 	}
-	if said != 1 {
-		t.Errorf("said %d times", said)
+	if messages != 1 {
+		t.Errorf("%d messages", messages)
 	}
 }
 

@@ -119,13 +119,13 @@ func isTruncated(wire []byte) bool { return wire[2]&0x02 != 0 }
 // clientAnswer turns the upstream's answer into the one for the client: its ID, its question as it spelled it, and EDNS
 // only where it used it.
 func clientAnswer(client, answer *dns.Msg) *dns.Msg {
-	theirs := answer.IsEdns0()
+	received := answer.IsEdns0()
 	answer.Id = client.Id
 	answer.Question = client.Question
 	answer.RecursionDesired = client.RecursionDesired
 	answer.Extra = slices.DeleteFunc(answer.Extra, func(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT })
-	if ours := addEDNS(client, answer); ours != nil && theirs != nil {
-		for _, option := range theirs.Option {
+	if ours := addEDNS(client, answer); ours != nil && received != nil {
+		for _, option := range received.Option {
 			switch option.Option() {
 			case dns.EDNS0PADDING, dns.EDNS0COOKIE, dns.EDNS0TCPKEEPALIVE: // between the upstream and us
 			default:

@@ -75,13 +75,13 @@ func open(ctx context.Context, s settings) (*stub, error) {
 
 // version names what the stub is made of.
 func version() string {
-	words := []string{"crosslayer-stub"}
+	parts := []string{"crosslayer-stub"}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
 			if module.Path == "github.com/quic-go/quic-go" || module.Path == "github.com/miekg/dns" {
-				words = append(words, path.Base(module.Path)+"-"+strings.TrimPrefix(module.Version, "v"))
+				parts = append(parts, path.Base(module.Path)+"-"+strings.TrimPrefix(module.Version, "v"))
 			}
 		}
 	}
-	return strings.Join(append(words, runtime.Version()), " ")
+	return strings.Join(append(parts, runtime.Version()), " ")
 }

@@ -36,7 +36,7 @@ type stub struct {
 	gateway  *gateway // nil where there is none
 
 	mu    sync.Mutex
-	epoch *sync.WaitGroup // queries since the last reset that are not yet told of
+	epoch *sync.WaitGroup // queries since the last reset that are not yet logged
 }
 
 // arrival is a query as it came.
@@ -84,7 +84,7 @@ func (s *stub) serve() {
 	}
 }
 
-// reset closes the upstream connection, see exchanger, and returns once all queries that came before it are told of, or
+// reset closes the upstream connection, see exchanger, and returns once all queries that came before it are logged, or
 // after as long as it has patience.
 func (s *stub) reset(forget bool) (closed int) {
 	s.mu.Lock()
@@ -95,10 +95,10 @@ func (s *stub) reset(forget bool) (closed int) {
 	if s.gateway != nil {
 		closed += s.gateway.reset(s.upstream, forget)
 	}
-	told := make(chan struct{})
-	go func() { before.Wait(); close(told) }()
+	logged := make(chan struct{})
+	go func() { before.Wait(); close(logged) }()
 	select {
-	case <-told:
+	case <-logged:
 	case <-time.After(resetPatience):
 	}
 	return closed

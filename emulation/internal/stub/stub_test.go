@@ -181,8 +181,8 @@ func TestPooledConnectionsServeOneQueryAtATime(t *testing.T) {
 		if !third.NewConnection || third.Connection != 2 || !*third.Resumed {
 			t.Errorf("beside another: %+v", third)
 		}
-		if found := p.stats(); found.Connections != 2 || found.Open != 2 || !found.Ticket {
-			t.Errorf("%+v", found)
+		if stats := p.stats(); stats.Connections != 2 || stats.Open != 2 || !stats.Ticket {
+			t.Errorf("%+v", stats)
 		}
 		r.commandReset("reset-sessions", 2)
 		fourth := r.good("www.example.org")
@@ -202,8 +202,8 @@ func TestEachQueryHasItsConnection(t *testing.T) {
 				t.Errorf("query %d: %+v", number, row)
 			}
 		}
-		if found := r.upstream.stats(); found.Connections != 3 || found.Open != 0 {
-			t.Errorf("%+v", found)
+		if stats := r.upstream.stats(); stats.Connections != 3 || stats.Open != 0 {
+			t.Errorf("%+v", stats)
 		}
 		r.commandReset("reset-sessions", 0)
 	})

@@ -116,8 +116,8 @@ func TestCloseWaitsForTheHandshake(t *testing.T) {
 	r.Release()
 	<-done
 	<-conn.Context().Done()
-	var told *quic.ApplicationError
-	if err := context.Cause(conn.Context()); !errors.As(err, &told) || told.ErrorCode != 0x100 || answer.Closed != 1 {
+	var closed *quic.ApplicationError
+	if err := context.Cause(conn.Context()); !errors.As(err, &closed) || closed.ErrorCode != 0x100 || answer.Closed != 1 {
 		t.Errorf("closed %d, client told %v", answer.Closed, err)
 	}
 }

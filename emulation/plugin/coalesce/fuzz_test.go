@@ -73,7 +73,7 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// Nothing but the one page is found, whatever host and path are asked for.
+// Nothing but the one page is served, whatever host and path are asked for.
 func FuzzPagePath(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"www.example.org", "/"}, {"WWW.example.org.:443", "/"}, {"www.example.org", "/../manifest.json"}, {"www.example.org", "//"},
@@ -92,7 +92,7 @@ func FuzzPagePath(f *testing.F) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if found := hostName(host) == testHost && path == "/"; (w.Code == http.StatusOK) != found || !slices.Contains(statuses, w.Code) {
+		if served := hostName(host) == testHost && path == "/"; (w.Code == http.StatusOK) != served || !slices.Contains(statuses, w.Code) {
 			t.Fatalf("%q %q: %d", host, path, w.Code)
 		}
 	})

@@ -36,11 +36,11 @@ func TestKeysAndQlogs(t *testing.T) {
 		t.Errorf("the keys are their owner's only: %v, %v", about.Mode(), err)
 	}
 	servertest.Eventually(t, "the qlog of the connection over QUIC", func() bool {
-		found, _ := filepath.Glob(filepath.Join(folder, "*_server.sqlog"))
-		return len(found) == 1
+		files, _ := filepath.Glob(filepath.Join(folder, "*_server.sqlog"))
+		return len(files) == 1
 	})
 	t.Setenv("SSLKEYLOGFILE", filepath.Join(folder, "no", "such", "folder"))
 	if err := logKeys(&tls.Config{}); err == nil {
-		t.Error("a file that cannot be written is not told")
+		t.Error("a file that cannot be written is not reported")
 	}
 }

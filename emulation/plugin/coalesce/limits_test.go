@@ -132,7 +132,7 @@ func TestSlowReader(t *testing.T) {
 	folder.Write("sites/large/manifest.json", fmt.Sprintf(`{"page": "large", "host": "www.example.org", "resources": [
 		{"path": "/", "file": "body", "content_type": "text/plain", "content_encoding": "", "wire_bytes": %d}]}`, size))
 	s := start(t, map[string]string{"write_timeout": "300ms", "pages": folder.Path("sites")}, "")
-	told := func(listener string) {
+	logged := func(listener string) {
 		t.Helper()
 		servertest.Eventually(t, "the end over "+listener, func() bool {
 			events := s.events("request")
@@ -151,7 +151,7 @@ func TestSlowReader(t *testing.T) {
 	if _, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	told(listenerHTTPS)
+	logged(listenerHTTPS)
 	h3, h2 := s.Client().H3Transport(s.addresses["h3/udp"], false), s.Client().H2Transport(s.addresses["https/tcp"])
 	defer h3.Close()
 	for listener, transport := range map[string]http.RoundTripper{listenerH3: h3, listenerHTTPS: h2} {
@@ -164,7 +164,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		defer response.Body.Close()
 		servertest.Eventually(t, "another event", func() bool { return len(s.events("request")) > n })
-		told(listener)
+		logged(listener)
 	}
 }
 

@@ -143,8 +143,8 @@ func (a *attacker) early(listener, alpn string, wire []byte) func() {
 	return func() { _ = conn.CloseWithError(0, "") }
 }
 
-// abandoned sends early data and never ends its handshake: nobody reads what comes back.
-func (a *attacker) abandoned(wire []byte) func() {
+// unfinished sends early data and never ends its handshake: nobody reads what comes back.
+func (a *attacker) unfinished(wire []byte) func() {
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: a.from})
 	if err != nil {
 		return func() {}
@@ -317,7 +317,7 @@ var hostiles = []hostile{
 	}},
 	{"doq, early data of half a query", 1, func(a *attacker) func() { return a.early(listenerDoQ, "doq", a.query[:9]) }},
 	{"h3, noise for early data", 2, func(a *attacker) func() { return a.early(listenerH3, "h3", a.noise(200)) }},
-	{"doq, early data and then silence", 2, func(a *attacker) func() { return a.abandoned(a.query) }},
+	{"doq, early data and then silence", 2, func(a *attacker) func() { return a.unfinished(a.query) }},
 }
 
 // pick is one of them, by weight.

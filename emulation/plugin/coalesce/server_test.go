@@ -137,7 +137,7 @@ func TestStop(t *testing.T) {
 
 // A request on its way at the end is answered, and HTTP/2 clients are told to ask no more (RFC 9113, section 6.8).
 func TestStopSaysGoAway(t *testing.T) {
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	t.Run("run", func(t *testing.T) {
 		s := start(t, nil, "")
 		h2 := s.Client().H2Transport(s.addresses["https/tcp"])
@@ -175,16 +175,16 @@ func TestStopSaysGoAway(t *testing.T) {
 		go func() { // while the server stops, at the end of this subtest
 			for deadline := time.Now().Add(5 * time.Second); conn.Available() > 0; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					told <- errors.New("the client was not told")
+					result <- errors.New("the client was not told")
 					return
 				}
 			}
 			_, _ = rest.Write(wire[10:])
 			_ = rest.Close()
-			told <- <-status
+			result <- <-status
 		}()
 	})
-	if err := <-told; err != nil {
+	if err := <-result; err != nil {
 		t.Error(err)
 	}
 }

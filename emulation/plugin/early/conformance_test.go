@@ -53,10 +53,10 @@ func TestEDNS(t *testing.T) {
 	}
 }
 
-// RFC 9250, section 4.3.1: a query that is reset before its end is abandoned, and its answer is reset.
-func TestQueryThatIsAbandoned(t *testing.T) {
+// RFC 9250, section 4.3.1: a query that is reset before its end is cancelled, and its answer is reset.
+func TestCancelledQuery(t *testing.T) {
 	s := start(t, "")
-	before := abandoned.Load()
+	before := cancelled.Load()
 	conn := s.Client().Connect(t, s.doq, DoQ)
 	stream, err := conn.OpenStream()
 	if err != nil {
@@ -72,7 +72,7 @@ func TestQueryThatIsAbandoned(t *testing.T) {
 	if _, err := stream.Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != DoQRequestCancelled {
 		t.Errorf("the answer's side: %v", err)
 	}
-	servertest.Eventually(t, "the plugins to be told", func() bool { return abandoned.Load() > before })
+	servertest.Eventually(t, "the plugins to learn of it", func() bool { return cancelled.Load() > before })
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 }
 
@@ -86,9 +86,9 @@ func TestAnswersAreInParallel(t *testing.T) {
 	if answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))); len(answer.Answer) != 1 {
 		t.Errorf("answer %v", answer)
 	}
-	gone := abandoned.Load()
+	gone := cancelled.Load()
 	slow.CancelRead(DoQRequestCancelled)
-	servertest.Eventually(t, "the plugins to be told", func() bool { return abandoned.Load() > gone })
+	servertest.Eventually(t, "the plugins to learn of it", func() bool { return cancelled.Load() > gone })
 }
 
 // RFC 9250, section 4.3.2: where there is no answer, the stream is reset, and it alone.
@@ -236,7 +236,7 @@ func wantClosed(t *testing.T, conn *quic.Conn, code quic.ApplicationErrorCode) {
 }
 
 // A connection that is one too many is closed with DOQ_EXCESSIVE_LOAD, also before its handshake is complete.
-func TestTooManyConnectionsAreToldWhy(t *testing.T) {
+func TestTooManyConnectionsGetAReason(t *testing.T) {
 	s := start(t, "max_connections 2\nmax_share 50")
 	s.Client().Connect(t, s.doq, DoQ)
 	wantClosed(t, s.Client().Dial(t, s.doq, DoQ), DoQExcessiveLoad)

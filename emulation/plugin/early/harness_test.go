@@ -54,8 +54,8 @@ func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg
 		return dns.RcodeSuccess, rw.WriteMsg(m)
 	case strings.HasPrefix(name, "slow."):
 		select {
-		case <-ctx.Done(): // abandoned
-			abandoned.Add(1)
+		case <-ctx.Done(): // cancelled
+			cancelled.Add(1)
 		case <-time.After(5 * time.Second):
 		}
 	case strings.HasPrefix(name, "stuck."):
@@ -72,7 +72,7 @@ func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg
 	return plugin.NextOrFailure(w.Name(), w.next, ctx, rw, r)
 }
 
-var abandoned atomic.Int32
+var cancelled atomic.Int32
 
 // running is a CoreDNS instance with the plugin.
 type running struct {

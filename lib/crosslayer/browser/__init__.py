@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Chromium] | type[Firefox]] = {"chromium": Chromium, "firefox": Firefox}
-"""Browser classes by their name in a plan."""
+"""Browser classes by their name in a plan; `vocabulary.BROWSERS` has their programs."""
 
 
 def launch(programs: BrowserPrograms, **options: Any) -> Browser:

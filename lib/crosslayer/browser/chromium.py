@@ -16,6 +16,7 @@ from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
+from crosslayer import vocabulary
 from crosslayer.browser.browser import Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.testbed.certificates import Certificates
@@ -55,7 +56,7 @@ _CALLED = "({})(arguments[0]).then(arguments[arguments.length - 1])"
 class Chromium(Browser):
     """Chromium and its ChromeDriver; parameters as in `Browser`."""
 
-    title = "Chromium"
+    title = vocabulary.BROWSERS[vocabulary.Browser.CHROMIUM].title
     token_needs_ticket = True  # QuicClientSessionCache::OnNewTokenReceived
     faults = (WebDriverException, urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError)
     late = TimeoutException

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import websocket
 
+from crosslayer import vocabulary
 from crosslayer.browser.bidi import Bidi, BidiError
 from crosslayer.browser.browser import WARM_UP_HOST, Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
@@ -138,7 +139,7 @@ class Firefox(Browser):
         Further preferences of about:config by name; they override those that crosslayer sets.
     """
 
-    title = "Firefox"
+    title = vocabulary.BROWSERS[vocabulary.Browser.FIREFOX].title
     token_needs_ticket = False  # neqo stores both together and waits for the token
     faults = (BidiError, websocket.WebSocketException, OSError)
     late = websocket.WebSocketTimeoutException

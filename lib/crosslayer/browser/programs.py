@@ -1,4 +1,4 @@
-"""Find the browser's programs: Chromium with a ChromeDriver of the same version, or Firefox."""
+"""Locate the programs of a browser: itself, and a driver of the same version if it needs one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.resources import find_program
+from crosslayer.vocabulary import BROWSERS
 
 
 class BrowserError(CrosslayerError):
@@ -21,7 +22,7 @@ class BrowserPrograms:
     """A browser and, if it needs one, its driver."""
 
     name: str
-    """`chromium` or `firefox`."""
+    """Its name in a plan."""
     browser: str
     browser_version: str
     driver: str = ""
@@ -34,23 +35,16 @@ class BrowserPrograms:
         return {self.name: self.browser_version} | driver
 
 
-_NAMES = {
-    "chromium": ("CROSSLAYER_CHROMIUM", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
-    "firefox": ("CROSSLAYER_FIREFOX", "firefox-esr", "firefox"),
-}
-"""Environment variable that names the program, followed by the usual program names."""
-
-
 def find_browser(name: str = "chromium") -> BrowserPrograms:
-    """Find Chromium and the ChromeDriver of the same major version, or Firefox, which needs no driver.
+    """Locate a browser of `vocabulary.BROWSERS`, and the driver of the same major version if it needs one.
 
-    `CROSSLAYER_CHROMIUM`, `CROSSLAYER_CHROMEDRIVER` and `CROSSLAYER_FIREFOX` override the PATH. `BrowserError` if a
-    program is missing or Ubuntu's snap, or if the versions differ.
+    Environment variables, such as `CROSSLAYER_CHROMIUM`, override the PATH; `CROSSLAYER_CHROMEDRIVER` names the driver.
+    `BrowserError` if a program is missing or Ubuntu's snap, or if the versions differ.
     """
     browser = _path_of_browser(name)
-    if name == "firefox":
+    if not BROWSERS[name].driver:
         return BrowserPrograms(name, browser, _version(browser))
-    driver = find_program(os.environ.get("CROSSLAYER_CHROMEDRIVER", "chromedriver"))
+    driver = find_program(os.environ.get("CROSSLAYER_CHROMEDRIVER", BROWSERS[name].driver))
     if driver is None:
         raise BrowserError(
             "there is no ChromeDriver on this machine",
@@ -70,9 +64,10 @@ def find_browser(name: str = "chromium") -> BrowserPrograms:
 def _path_of_browser(name: str) -> str:
     """Path of the first program of a browser that exists and is not a snap."""
     refused_snap = None
-    variable, *usual = _NAMES[name]
+    program_of = BROWSERS[name]
+    variable = program_of.variable
     setting = os.environ.get(variable)
-    for program in (setting,) if setting else usual:
+    for program in (setting,) if setting else program_of.names:
         browser = find_program(program)
         if browser is None:
             continue
@@ -86,7 +81,7 @@ def _path_of_browser(name: str) -> str:
             next_step=f"Install another package of it, use `nix develop`, or set {variable}.",
         )
     raise BrowserError(
-        f"there is no {name.capitalize()} on this machine",
+        f"there is no {program_of.title} on this machine",
         where=setting or "",
         next_step=f"Run `make setup`, use `nix develop`, or set {variable}.",
     )

@@ -106,7 +106,7 @@ class Captures:
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
             yield load
             return
-        load.table = measuring.place(condition)[0]
+        load.table = measuring.table_and_columns(condition)[0]
         begun = {file: file.stat().st_size for file in (self._keys, self._events)}
         known = set(self._qlogs.iterdir())
         sizes = {file: file.stat().st_size for file in self._netlogs.iterdir()}

@@ -1,7 +1,7 @@
-"""The rounds of a plan, measured by workers that Dask lends. Rows come back here, and only here is a store.
+"""An executor that measures the rounds of a plan on the workers of a Dask cluster; only the starter has the store.
 
-A task (`campaign.task`) is a batch of rounds of one cell and takes one `testbed` of its worker's resources. Dask
-decides who measures what; nothing here schedules.
+A task (`campaign.dask_worker`) is a batch of rounds of one cell and needs one `testbed` of its worker's resources.
+Dask schedules the tasks.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any, Final
 from crosslayer.campaign import provenance
 from crosslayer.campaign.dask_worker import (
     RESOURCE,
-    Answer,
     Request,
-    Told,
+    WorkerAnswer,
     WorkerHooks,
-    about,
+    WorkerReport,
     differing,
-    examined,
+    examine,
     measure,
     offer,
+    report,
+    worker_executor,
 )
-from crosslayer.campaign.dask_worker import source as measured_there
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.guests import left_of
 from crosslayer.campaign.plan import Cell, RoundBatch
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 MOST_ROUNDS: Final = 20
-"""Of a task, unless told otherwise: a few minutes, beside which the start of a testbed is little."""
+"""Default maximum of rounds in a task: they take a few minutes, much longer than the start of a testbed."""
 
 _PER_TESTBED = 2
 """Tasks at the scheduler for each testbed: the one that is measured, and the next. More would only be memory."""
 _POLL_S = 5.0
-_VAIN = 3
+_ATTEMPTS = 3
 _ANSWER_S = 10.0
-"""Time in which a worker answers at all; one that does not is treated as ended."""
+"""Limit for the first answer of a worker; one that exceeds it counts as ended."""
 _EXAMINATION_S = 120.0
-"""Time in which a worker examines its machine."""
+"""Limit for the examination of a worker's machine."""
 _AGAIN = "Finished rounds are stored: give the same command again to resume the campaign."
 
 
@@ -67,7 +67,7 @@ def dask_executor(
     clock: Clock,
     batch: int | None = None,
     allow_mixed_versions: bool = False,
-    hands: WorkerHooks | None = None,
+    hooks: WorkerHooks | None = None,
 ) -> Executor:
     """A source of rounds: the workers of a Dask cluster that offer a `testbed`.
 
@@ -85,13 +85,13 @@ def dask_executor(
         so that the rounds are those that any machine measures.
     allow_mixed_versions
         Take workers with other commits and versions too; the campaign's notes say so.
-    hands
-        What workers measure with; None for testbeds as on a machine of one's own.
+    hooks
+        Functions that workers call; None for those that measure in a testbed.
     """
-    with_ = hands or WorkerHooks(examined, measured_there)
+    chosen = hooks or WorkerHooks(examine, worker_executor)
 
     def source(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-        return _Campaign(client, Request(job, clock, with_, None), say, allow_mixed_versions).measured(batch)
+        return _Campaign(client, Request(job, clock, chosen, None), say, allow_mixed_versions).measured(batch)
 
     return source
 
@@ -223,11 +223,11 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
     import dask
     from dask_jobqueue import SLURMCluster
 
-    told = dask.config.get("jobqueue.slurm", {})
+    configured = dask.config.get("jobqueue.slurm", {})
     usual = {"cores": 2, "processes": 1, "memory": "4GB"}
-    given = {key: value for key, value in usual.items() if told.get(key) is None}
-    testbeds = 1 if clock == "wall" else given.get("cores") or told["cores"]
-    further = [*(told.get("worker-extra-args") or []), "--resources", f"{RESOURCE}={testbeds}"]
+    given = {key: value for key, value in usual.items() if configured.get(key) is None}
+    testbeds = 1 if clock == "wall" else given.get("cores") or configured["cores"]
+    further = [*(configured.get("worker-extra-args") or []), "--resources", f"{RESOURCE}={testbeds}"]
     cluster = SLURMCluster(**given, worker_extra_args=further)
     cluster.scale(jobs=number)
     return cluster
@@ -273,7 +273,7 @@ class _Campaign:
         self._todo: deque[RoundBatch] = deque()
         self._away: dict[Future, RoundBatch] = {}
         self._back: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        self._vain: Counter[tuple[int, Cell]] = Counter()
+        self._failed_attempts: Counter[tuple[int, Cell]] = Counter()
         self._refused: list[str] = []
         self._checked: dict[str, set[Any]] = {}
         self._measured = False
@@ -324,11 +324,11 @@ class _Campaign:
 
     def _prepare(self) -> int:
         """How many testbeds there are, when there are any; settles what all have to be like."""
-        told = self._ask()
-        able = [one for one in told.values() if not one.unable]
+        reports = self._ask()
+        able = [one for one in reports.values() if not one.unable]
         if not able:
             raise TestbedError(
-                f"no worker of the cluster can measure: {next(iter(told.values())).unable}",
+                f"no worker of the cluster can measure: {next(iter(reports.values())).unable}",
                 where=_address(self._client),
             )
         if not (testbeds := self._testbeds()):
@@ -345,25 +345,25 @@ class _Campaign:
             self._request = replace(self._request, expected=dict(most) | ours)
         return testbeds
 
-    def _ask(self) -> dict[str, Told]:
-        """What the first workers that answer say of themselves, by their addresses.
+    def _ask(self) -> dict[str, WorkerReport]:
+        """Reports of the first workers that answer, by their addresses.
 
-        One that does not answer is removed from the cluster, one that cannot be asked is left out.
+        A worker that does not answer is removed from the cluster; one that fails to report receives no task.
         """
-        said = False
+        waiting = False
         while True:
             while not (workers := _workers(self._client)):
-                if not said:
+                if not waiting:
                     self._say("Waiting for the first worker of the cluster.")
-                said = True
+                waiting = True
                 self._raise_if_lost()
                 time.sleep(1)
             answering = self._on_each(list(workers), _ANSWER_S, offer)
-            found = self._on_each(list(answering), _EXAMINATION_S, about, pickle.dumps(self._request))
-            told = {worker: one for worker, one in found.items() if isinstance(one, Told)}
-            # Of one that is gone there may be no word at all, or that its connection is closed.
-            broken = {worker: one for worker, one in found.items() if not isinstance(one, Told | OSError)}
-            if broken and not told:
+            results = self._on_each(list(answering), _EXAMINATION_S, report, pickle.dumps(self._request))
+            reports = {worker: one for worker, one in results.items() if isinstance(one, WorkerReport)}
+            # A worker that ended has no answer, or an OSError about its connection.
+            broken = {worker: one for worker, one in results.items() if not isinstance(one, WorkerReport | OSError)}
+            if broken and not reports:
                 raise CampaignError(
                     f"none of {len(workers)} workers can be asked: {next(iter(broken.values()))}",
                     where=_address(self._client),
@@ -371,32 +371,32 @@ class _Campaign:
                 )
             for worker, error in broken.items():
                 self._leave_out(worker, f"{worker}: {type(error).__name__}: {error}")
-            if told:
-                return told
+            if reports:
+                return reports
 
     def _on_each(
-        self, workers: list[str], within_s: float, function: Callable[..., Any], *words: Any
+        self, workers: list[str], within_s: float, function: Callable[..., Any], *arguments: Any
     ) -> dict[str, Any]:
-        """What a function returns on each worker, or its exception, by their addresses.
+        """Result or exception of a function on each worker, by their addresses.
 
-        Those that do not answer in time are removed from the cluster: Dask itself would give them tasks for five
-        minutes. One that goes on later ends itself, and comes back where it is started in a loop.
+        Workers that exceed the limit are removed from the cluster, since Dask would send them tasks for five minutes
+        more. Such a worker ends when it continues; a loop around its command can start it again.
         """
 
         async def one(worker: str) -> dict[str, Any]:
             with contextlib.suppress(TimeoutError):
-                run = self._client.run(function, *words, workers=[worker], on_error="return")
+                run = self._client.run(function, *arguments, workers=[worker], on_error="return")
                 return dict(await asyncio.wait_for(run, within_s))
             return {}
 
         async def each() -> list[dict[str, Any]]:
             return await asyncio.gather(*map(one, workers))
 
-        found = {worker: said for answer in self._client.sync(each) for worker, said in answer.items()}
-        if silent := [worker for worker in workers if worker not in found and worker in _workers(self._client)]:
+        results = {worker: result for answer in self._client.sync(each) for worker, result in answer.items()}
+        if silent := [worker for worker in workers if worker not in results and worker in _workers(self._client)]:
             self._say(f"No answer within {within_s:g} s, so it goes on without: {', '.join(silent)}.")
             self._client.retire_workers(silent, close_workers=False)
-        return found
+        return results
 
     def _leave_out(self, worker: str, why: str) -> None:
         """No more tasks for a worker, and those that it has for others: Dask would keep them where they are."""
@@ -428,10 +428,10 @@ class _Campaign:
         if batch is None:
             return
         try:
-            answer: Answer = future.result()
+            answer: WorkerAnswer = future.result()
         except (Exception, asyncio.CancelledError) as error:
             self._raise_if_lost()
-            self._again(batch, self._why(error, future.key), vain=True)
+            self._again(batch, self._why(error, future.key), counts=True)
             return
         future.release()
         left = set(batch)
@@ -447,14 +447,14 @@ class _Campaign:
                 yield mine
         if left:
             why = answer.refused or "the worker did not measure it"
-            self._again([entry for entry in batch if entry in left], why, vain=answer.fault or not answer.refused)
+            self._again([entry for entry in batch if entry in left], why, counts=answer.fault or not answer.refused)
         if answer.refused:
             self._leave_out(answer.worker, answer.refused)
 
-    def _again(self, batch: RoundBatch, why: str, *, vain: bool) -> None:
+    def _again(self, batch: RoundBatch, why: str, *, counts: bool) -> None:
         """Back to those that wait, in front; not for ever."""
-        self._vain[batch[0]] += vain
-        if self._vain[batch[0]] >= _VAIN:
+        self._failed_attempts[batch[0]] += counts
+        if self._failed_attempts[batch[0]] >= _ATTEMPTS:
             raise CampaignError(
                 f"a round cannot be measured: {why}", where=self._request.job.campaign, next_step=_AGAIN
             )
@@ -504,8 +504,8 @@ def _counted(number: int, what: str) -> str:
 
 
 def _workers(client: Client) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-    return found
+    workers: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    return workers
 
 
 def _address(client: Client) -> str:

@@ -285,7 +285,7 @@ class ConditionsMeasurer(Measurer):
         turn = (round_number + self.bench.plan.cells.index(cell)) % max(period, len(names))
         return names[turn : turn + 1]
 
-    def place(self, condition: str) -> tuple[str, Row]:
+    def table_and_columns(self, condition: str) -> tuple[str, Row]:
         """Table and columns of a condition."""
         one = self._condition(condition)
         return one.table, one.columns

@@ -1,6 +1,6 @@
-"""A task of a cluster's worker: rounds of one cell, measured on its machine by the code that measures anywhere.
+"""A task of a Dask worker: it measures rounds of one cell on its machine, with the executors of any machine.
 
-What runs here is called by pickle, by its name. `campaign.cluster` sends the tasks and takes what comes back.
+Pickle finds the functions of this module by their names. `campaign.cluster` sends the tasks and receives the answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crosslayer import doctor
 from crosslayer.browser import find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.guest_main import WORDS, from_json
+from crosslayer.campaign.guest_main import COMMAND, from_json
 from crosslayer.campaign.guests import guest_executor
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Plan
@@ -35,55 +35,59 @@ from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 RESOURCE: Final = "testbed"
-"""What a worker offers: one on a machine by the wall clock, one for each core by the virtual."""
+"""Resource of a worker: one for each machine in real time, one for each core in virtual time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a worker says of its machine."""
+class WorkerReport:
+    """Machine of a worker, and whether it can measure."""
 
-    host: provenance.Host
+    host: provenance.MeasuringHost
     identity: dict[str, str]
-    """What has to be the same on all: commit, code, versions, and by the wall clock the kernel."""
+    """Values that all workers must share: commit, code, versions, and in real time the kernel."""
     unable: str
-    """Why it cannot measure, in the doctor's words; empty where it can."""
+    """Reason why it cannot measure, from the doctor; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerHooks:
-    """What a worker measures with: functions that pickle finds by name. A benchmark has a testbed that sleeps."""
+    """Functions of a worker, which pickle finds by their names. Tests replace them by a testbed that sleeps."""
 
-    examined: Callable[[type[Measurer], Plan, Clock], tuple[str, dict[str, str]]]
-    """Why its machine cannot measure (empty where it can), and what has to be the same on all."""
-    source: Callable[[Clock], Executor]
-    """Where the rounds of a task come from."""
+    examine: Callable[[type[Measurer], Plan, Clock], tuple[str, dict[str, str]]]
+    """Returns `unable` and `identity` of `WorkerReport`."""
+    executor: Callable[[Clock], Executor]
+    """Returns the executor of a task's rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """A task, as the starter sends it."""
+
     job: Job
     clock: Clock
-    hands: WorkerHooks
+    hooks: WorkerHooks
     expected: dict[str, str] | None
-    """The identity to have; None for any."""
+    """Identity that the worker must have; None for any."""
     worker_files: str = ""
-    """Name of the files it needs, which the worker was given; empty for none."""
+    """Name of the package of files that the job needs, see `worker_files`; empty if it needs none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    host: provenance.Host
+class WorkerAnswer:
+    """Finished rounds of a task, and the reason if some are missing."""
+
+    host: provenance.MeasuringHost
     parts: list[FinishedRound]
     refused: str = ""
-    """Why the rest of the batch was not measured: this worker is to get no other."""
+    """Reason why the rest of the batch was not measured; the worker then receives no other task."""
     worker: str = ""
-    """Its address, where it refused."""
+    """Address of the worker, if it refused."""
     fault: bool = False
-    """Not the machine was at fault, as far as one can tell, but the round."""
+    """Whether the round probably caused the refusal, and not the machine."""
 
 
 def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """What both say and not the same."""
+    """Keys that both have with different values."""
     return sorted(key for key in some.keys() & others if some[key] and others[key] and some[key] != others[key])
 
 
@@ -92,29 +96,29 @@ _LOCK = threading.Lock()
 
 
 async def offer(dask_worker: Any) -> None:
-    """Announce its testbeds to the scheduler: an earlier campaign may have left this worker out."""
+    """Announce the testbeds of this worker again: an earlier campaign may have excluded it."""
     if number := dask_worker.state.total_resources.get(RESOURCE, 0):
         await dask_worker.set_resources(**{RESOURCE: number})
 
 
-async def about(request: bytes) -> Told:
-    """What the starter asks first; a worker's loop goes on meanwhile."""
-    asked: Request = pickle.loads(request)
-    return await asyncio.to_thread(_told, asked)
+async def report(pickled: bytes) -> WorkerReport:
+    """Report on this worker before its first task; a thread examines it, so that Dask's event loop continues."""
+    request: Request = pickle.loads(pickled)
+    return await asyncio.to_thread(_report, request)
 
 
-def _told(request: Request) -> Told:
+def _report(request: Request) -> WorkerReport:
     job = request.job
-    unable, identity = request.hands.examined(job.measurer, job.plan, request.clock)
-    return Told(provenance.this_host(job.campaign), identity, unable)
+    unable, identity = request.hooks.examine(job.measurer, job.plan, request.clock)
+    return WorkerReport(provenance.this_host(job.campaign), identity, unable)
 
 
-def examined(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
-    """By the doctor, once in a process."""
+def examine(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
+    """Examine this machine, once in a process; see `WorkerHooks.examine`."""
     with _LOCK:
-        if (asked := (measurer, plan.browser, clock)) not in _known:
-            _known[asked] = _examination(measurer, plan, clock)
-        return _known[asked]
+        if (key := (measurer, plan.browser, clock)) not in _known:
+            _known[key] = _examination(measurer, plan, clock)
+        return _known[key]
 
 
 def _examination(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
@@ -123,47 +127,49 @@ def _examination(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[st
         identity |= find_kernel().as_versions() if clock == "virtual" else {"kernel": os.uname().release}
     except CrosslayerError as error:
         return f"{error} {doctor.verdict(doctor.examine())}", {}
-    found = doctor.examine()
+    findings = doctor.examine()
     if clock == "virtual":  # the guest has these
-        found = [one for one in found if one.item not in ("namespaces", "netem", "uml")]
-    return "" if doctor.can_measure(found) else doctor.verdict(found), identity
+        findings = [one for one in findings if one.item not in ("namespaces", "netem", "uml")]
+    return "" if doctor.can_measure(findings) else doctor.verdict(findings), identity
 
 
-def measure(request: bytes) -> Answer:
-    """A task: the rounds of a batch, or why not."""
-    asked: Request = pickle.loads(request)
-    told = _told(asked)
-    refused = told.unable
-    if not refused and asked.expected is not None and (other := differing(told.identity, asked.expected)):
-        refused = "it differs from the others in " + ", ".join(
-            f"{key} ({told.identity[key]} instead of {asked.expected[key]})" for key in other
+def measure(pickled: bytes) -> WorkerAnswer:
+    """Measure the rounds of a task, or refuse it."""
+    request: Request = pickle.loads(pickled)
+    own = _report(request)
+    reason = own.unable
+    if not reason and request.expected is not None and (other := differing(own.identity, request.expected)):
+        reason = "it differs from the others in " + ", ".join(
+            f"{key} ({own.identity[key]} instead of {request.expected[key]})" for key in other
         )
-    if refused:
-        return Answer(told.host, [], *_named(told.host, refused))
-    abandoned = _abandonment()
+    if reason:
+        return WorkerAnswer(own.host, [], *_refusal(own.host, reason))
+    cancelled = _cancellation()
     parts: list[FinishedRound] = []
     try:
-        job = _at_hand(asked)
-        with _place(asked.clock), contextlib.closing(asked.hands.source(asked.clock)(job, _log)) as measuring:
+        job = _localised(request)
+        executor = request.hooks.executor(request.clock)
+        with _reserved_cpu(request.clock), contextlib.closing(executor(job, _log)) as measuring:
             for part in measuring:
                 parts.append(part)
-                if abandoned():
+                if cancelled():
                     break
     except CrosslayerError as error:
-        return Answer(told.host, parts, *_named(told.host, str(error)), fault=not isinstance(error, TestbedError))
-    return Answer(told.host, parts)
+        refusal = _refusal(own.host, str(error))
+        return WorkerAnswer(own.host, parts, *refusal, fault=not isinstance(error, TestbedError))
+    return WorkerAnswer(own.host, parts)
 
 
-def _at_hand(asked: Request) -> Job:
-    if not asked.worker_files:
-        return asked.job
+def _localised(request: Request) -> Job:
+    if not request.worker_files:
+        return request.job
     from crosslayer.campaign.worker_files import localise
 
-    return localise(asked.job, asked.worker_files)
+    return localise(request.job, request.worker_files)
 
 
-def _named(host: provenance.Host, why: str) -> tuple[str, str]:
-    """Why a worker refuses, with its name, and its address."""
+def _refusal(host: provenance.MeasuringHost, why: str) -> tuple[str, str]:
+    """The fields `refused`, with the worker's name, and `worker`."""
     from distributed import get_worker
 
     address = get_worker().address
@@ -171,40 +177,40 @@ def _named(host: provenance.Host, why: str) -> tuple[str, str]:
 
 
 def _log(line: str) -> None:
-    """What is said on a worker stays in its log."""
+    """Write a line to the log of this worker."""
     print(line, file=sys.stderr, flush=True)
 
 
-def _abandonment() -> Callable[[], bool]:
-    """Tells whether nobody waits for the task of this thread any more; it would hold its testbed in vain."""
+def _cancellation() -> Callable[[], bool]:
+    """A function that returns whether the task of this thread was cancelled, so that it must release its testbed."""
     from distributed import get_worker
 
     worker = get_worker()
     key = worker.get_current_task()
 
-    def abandoned() -> bool:
+    def cancelled() -> bool:
         task = worker.state.tasks.get(key)
         return task is None or task.state == "cancelled"
 
-    return abandoned
+    return cancelled
 
 
-def source(clock: Clock) -> Executor:
-    """As on a machine of one's own; a guest by the wall clock is for those that refuse namespaces."""
+def worker_executor(clock: Clock) -> Executor:
+    """The executor of this machine: guests in virtual time or if the machine refuses namespaces, else a subprocess."""
     if clock == "virtual":
         return guest_executor(clock, 1)
     unshare = find_program("unshare")
-    return guest_executor(clock, 1) if unshare and namespaces.refused(unshare) else _measured_beside
+    return guest_executor(clock, 1) if unshare and namespaces.refused(unshare) else _measured_in_subprocess
 
 
-def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-    """Measure in a process of its own, since namespaces are entered by a whole process."""
-    words = [namespaces.tool("setpriv"), "--pdeathsig", "TERM", "--", *WORDS]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+def _measured_in_subprocess(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
+    """Measure in a subprocess, since only a whole process can enter namespaces."""
+    command = [namespaces.tool("setpriv"), "--pdeathsig", "TERM", "--", *COMMAND]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # its fault is what it writes
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # its output then has the fault
                 pipe.write(pickle.dumps(job))
             yield from map(from_json, process.stdout)
         except BaseException:
@@ -215,18 +221,18 @@ def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[Finished
 
 
 @contextlib.contextmanager
-def _place(clock: Clock) -> Iterator[None]:
-    """Where to measure: by the wall clock the machine for itself, by the virtual clock a core."""
+def _reserved_cpu(clock: Clock) -> Iterator[None]:
+    """Reserve what a task needs: in real time the whole machine, in virtual time one core."""
     cores = os.sched_getaffinity(0)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         if clock == "wall":
-            fcntl.flock(held.enter_context(_lock_file("machine")), fcntl.LOCK_EX)
+            fcntl.flock(locks.enter_context(_lock_file("machine")), fcntl.LOCK_EX)
         else:
             for core in cores:
-                file = held.enter_context(_lock_file(f"core-{core}"))
+                file = locks.enter_context(_lock_file(f"core-{core}"))
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.sched_setaffinity(0, {core})  # of this thread; the guest is put on the first it finds
+                    os.sched_setaffinity(0, {core})  # of this thread; the guest runs on the first of them
                     break
         try:
             yield

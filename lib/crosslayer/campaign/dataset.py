@@ -40,7 +40,7 @@ _UNTOLD = {
 """What rows have that are older than the column."""
 
 
-def _told(value: Any) -> str:
+def _option_text(value: Any) -> str:
     """An option as a caption has it."""
     if isinstance(value, list | tuple):
         return " and ".join(str(part) for part in value)
@@ -162,9 +162,9 @@ class Campaign:
     def plan(self) -> dict[str, Any]:
         """The whole plan, the study's options among the rest."""
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
-        told = {"congestion_control": self.congestion_control} if self.congestion_control else {}
-        told |= {"browser": self.browser} if self.browser != "chromium" else {}
-        return known | told | self.options
+        given = {"congestion_control": self.congestion_control} if self.congestion_control else {}
+        given |= {"browser": self.browser} if self.browser != "chromium" else {}
+        return known | given | self.options
 
     @property
     def git_revision(self) -> str:
@@ -194,8 +194,8 @@ def dataset_sha256(folder: Path) -> str:
 
 
 def _file_sha256(path: Path) -> str:
-    told = path.stat()
-    return _hashed(path, told.st_size, told.st_mtime_ns)
+    status = path.stat()
+    return _hashed(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
@@ -318,7 +318,7 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.replace('_', ' ')} {_told(value)}, " for name, value in self.campaign.options_changed.items()
+            f"{name.replace('_', ' ')} {_option_text(value)}, " for name, value in self.campaign.options_changed.items()
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         if len(self.campaign.hosts) > 1:
@@ -342,8 +342,8 @@ def paired_campaigns(dataset: Dataset) -> list[Dataset]:
     """
     folder = dataset.folder.resolve()
     folders = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
-    found = [Dataset.open(path) for path in folders]
-    same = [other for other in found if other.campaign.study == dataset.campaign.study]
+    datasets = [Dataset.open(path) for path in folders]
+    same = [other for other in datasets if other.campaign.study == dataset.campaign.study]
     return [other for other in same if other.campaign.clock == "virtual" != dataset.campaign.clock]
 
 
@@ -355,16 +355,16 @@ def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> int:
     """Refuse a file whose columns are not the table's; how many rows it has."""
     try:
         with pq.ParquetFile(path) as file:
-            found, rows = file.schema_arrow, int(file.metadata.num_rows)
+            actual, rows = file.schema_arrow, int(file.metadata.num_rows)
     except (OSError, pa.ArrowException) as error:
         _refuse(f"is not a Parquet file ({error})", path)
-    version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
+    version = (actual.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
     if version != str(SCHEMA_VERSION):
         _refuse(f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}", path)
-    if missing := [column.name for column in table.columns if column.present and column.name not in found.names]:
+    if missing := [column.name for column in table.columns if column.present and column.name not in actual.names]:
         _refuse(f"lacks the columns {', '.join(missing)}", path)
-    for expected in (expected for expected in schema if expected.name in found.names):
-        other = found.field(expected.name)
+    for expected in (expected for expected in schema if expected.name in actual.names):
+        other = actual.field(expected.name)
         if other.type not in (expected.type, pa.large_string() if expected.type == pa.string() else expected.type):
             _refuse(f"column {expected.name} is {other.type}, expected {expected.type}", path)
         unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (expected, other))
@@ -402,15 +402,15 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
         sums = (rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table))
         try:
             faults = rows.select(where, *sums).collect(engine="streaming")
-            found, ascending = _counted(rows, key)
+            counted, ascending = _counted(rows, key)
             if table.observed and not ascending:
                 rounds = rows.group_by(key).agg(rounds=pl.col("round").cast(pl.Int32).n_unique())
-                found = found.join(rounds.collect(engine="streaming"), on=key, nulls_equal=True)
+                counted = counted.join(rounds.collect(engine="streaming"), on=key, nulls_equal=True)
             else:
-                found = found.with_columns(rounds="rows")
+                counted = counted.with_columns(rounds="rows")
         except (OSError, pl.exceptions.PolarsError) as error:
             _refuse(f"cannot be read ({str(error).splitlines()[0]})", folder)
-        return found.select(where, pl.all()), faults
+        return counted.select(where, pl.all()), faults
 
     folders = [(folder, list(files)) for folder, files in groupby(paths, key=lambda path: path.parent)]
     with ThreadPoolExecutor(2) as pool:  # no more: each has a million rows, and polars threads of its own
@@ -442,9 +442,9 @@ def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
         if some.height < _AT_ONCE:
             break
     follows = pl.col("first") > pl.col("last").shift()
-    told = pl.concat(part.select(parts[0].columns) for part in parts).group_by(key, maintain_order=True)
-    found = told.agg(pl.col("rows").sum(), ascending=pl.col("ascending").all() & follows.all())
-    return found.drop("ascending"), bool(found["ascending"].all())
+    merged = pl.concat(part.select(parts[0].columns) for part in parts).group_by(key, maintain_order=True)
+    counted = merged.agg(pl.col("rows").sum(), ascending=pl.col("ascending").all() & follows.all())
+    return counted.drop("ascending"), bool(counted["ascending"].all())
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
@@ -475,17 +475,17 @@ def _check_values(conditions: pl.DataFrame, faults: pl.DataFrame, table: type[Ta
             _refuse(f"holds rows of {name} {wrong[name][0]}, expected {wrong['expected'][0]}", wrong["_folder"][0])
     for column in (column for column in faults.columns if ":" in column):
         fault, _, name = column.partition(":")
-        for folder, found in faults.filter(pl.col(column) > 0).select("_folder", column).iter_rows():
-            _refuse(f"column {name} has {found} {fault}", folder)
+        for folder, number in faults.filter(pl.col(column) > 0).select("_folder", column).iter_rows():
+            _refuse(f"column {name} has {number} {fault}", folder)
     for of in key:
         wrong = conditions.filter(pl.col(of.name).is_null())
         if of.required and wrong.height:
             _refuse(f"column {of.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
         # Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) unnoticed.
-        wrong = conditions.filter(~pl.col(of.name).is_in(of.words)) if of.words else wrong.clear()
+        wrong = conditions.filter(~pl.col(of.name).is_in(of.values)) if of.values else wrong.clear()
         if wrong.height:
             _refuse(
-                f"column {of.name} holds {wrong[of.name][0]!r}, expected {', '.join(of.words)}",
+                f"column {of.name} holds {wrong[of.name][0]!r}, expected {', '.join(of.values)}",
                 wrong["_folder"][0],
             )
     if table is LinkChecks:

@@ -126,7 +126,7 @@ def server_ms(request: RequestEvent) -> float:
     return (request.done_ns - request.time_ns) / 1e6
 
 
-def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str, Any]:
+def exchange_columns(result: dns.ExchangeResult, events: Iterable[Event]) -> dict[str, Any]:
     """Columns of `dns_exchanges` from an exchange, and from the events of the server on it.
 
     The server logs whether a query over QUIC was early data, and whether the client's address was validated. `error` is

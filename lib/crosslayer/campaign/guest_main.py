@@ -1,6 +1,6 @@
-"""The command of a campaign's guest: a job on standard input, each part a line of JSON on standard output.
+"""The command of a campaign's guest: it reads a job from standard input and prints a line of JSON for each part.
 
-What is for the user goes to standard error. `campaign.guests` starts it and reads it.
+Messages for the user go to standard error. `campaign.guests` starts it and reads its output.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from crosslayer.errors import CrosslayerError
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
-WORDS: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
+COMMAND: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
 
 
 def main() -> None:
-    """Measure the job; a fault is the last line."""
+    """Measure the job; if that fails, the last line is the fault."""
     try:
-        namespaces.enter(WORDS)
+        namespaces.enter(COMMAND)
         job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this guest
         for part in local_executor(job, lambda line: print(line, file=sys.stderr, flush=True)):
             _write(to_json(part))
@@ -62,12 +62,12 @@ def to_json(part: FinishedRound) -> dict[str, Any]:
 
 
 def from_json(line: bytes | bytearray) -> FinishedRound:
-    """The part that a line of a worker holds.
+    """The part in a line of output.
 
     Raises
     ------
     CrosslayerError
-        The fault that the worker ended with.
+        The fault that ended the command.
     """
     value = json.loads(line)
     if "fault" in value:
@@ -78,8 +78,9 @@ def from_json(line: bytes | bytearray) -> FinishedRound:
         CaptureFiles(condition, {end: base64.b64decode(content) for end, content in files.items()})
         for condition, files in value["captured"]
     )
-    told = (value["number"], value["rows"], value["failures"], value["backend"], value["versions"])
-    return FinishedRound(cell, *told, captured=captured)
+    return FinishedRound(
+        cell, value["number"], value["rows"], value["failures"], value["backend"], value["versions"], captured=captured
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rounds of a plan, measured by guests side by side. They share nothing, so none disturbs another."""
+"""An executor that measures the rounds of a plan in parallel guests, which share nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.guest_main import WORDS, from_json
+from crosslayer.campaign.guest_main import COMMAND, from_json
 from crosslayer.campaign.plan import RoundBatch
 from crosslayer.campaign.rounds import Executor, FinishedRound, Job, describe
 from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, find_kernel
@@ -26,17 +26,17 @@ _NO_RANDOM_INSTRUCTIONS: Final = "~0x4000000000000010:~0x40000"
 
 
 def guest_executor(clock: Clock, guests: int) -> Executor:
-    """A source of rounds: guests, this many at a time, each with a task of the plan.
+    """An executor that measures in guests, each with a task of the plan.
 
-    By the virtual clock the rounds follow from the plan (`Plan.tasks`), to the last bit, on the same machine. A guest
-    that dies costs the round it was at: another goes on from there, with other random numbers.
+    In virtual time the rounds depend on the plan only (`Plan.tasks`), to the last bit, on the same machine. If a guest
+    dies, another guest measures the unfinished round again, with other random numbers.
 
     Parameters
     ----------
     clock
         Of the guests.
     guests
-        How many, at most: one by the wall clock, by which they would disturb each other.
+        Maximum number of guests at a time; one in real time, since they would disturb each other.
     """
 
     def source(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
@@ -53,18 +53,18 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
     cores = sorted(os.sched_getaffinity(0))
     first = {cell.link: task for task in reversed(tasks) for _, cell in task}
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as ready:
-        places: list[_Place] = []
+        slots: list[_GuestSlot] = []
         for number in range(min(guests, len(tasks))):
             core = cores[number % len(cores)] if clock == "virtual" else None
-            places.append(_Place(job, tasks, first, clock, core, ready))
-            stack.callback(places[-1].close)
+            slots.append(_GuestSlot(job, tasks, first, clock, core, ready))
+            stack.callback(slots[-1].close)
         look = time.monotonic() + LOOK_S
         while ready.get_map():
             if time.monotonic() >= look:
-                for place in places:
-                    place.check(say)
+                for slot in slots:
+                    slot.check(say)
                 look = time.monotonic() + LOOK_S
-            for key, _events in ready.select(LOOK_S)[:1]:  # one at a time: what is done for it may close others
+            for key, _events in ready.select(LOOK_S)[:1]:  # one only: its handler may close the others
                 for part in key.data(say):
                     if part.cell is None:
                         for row in part.rows["link_checks"]:
@@ -73,20 +73,20 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
 
 
 def left_of(job: Job) -> list[RoundBatch]:
-    """What is left to do of each of the plan's tasks."""
+    """Rounds of each task that are not finished; tasks without any are left out."""
     todo = set(job.todo)
     left = ([entry for entry in task if entry in todo] for task in job.plan.tasks())
     return [task for task in left if task]
 
 
 def _environment() -> dict[str, str]:
-    """What a guest is told of this process's environment: nothing that differs from one shell to the next."""
+    """Environment of a guest: no variable whose value depends on the shell."""
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     return kept | {"OPENSSL_ia32cap": _NO_RANDOM_INSTRUCTIONS}
 
 
 def _packed(job: Job) -> bytes:
-    """The job in bytes that follow from its values, not from which of them are one object: it may have travelled."""
+    """The job, pickled without references, so that the bytes depend on its values only."""
     packed = io.BytesIO()
     pickler = pickle.Pickler(packed)
     pickler.fast = True
@@ -94,8 +94,8 @@ def _packed(job: Job) -> bytes:
     return packed.getvalue()
 
 
-class _Place:
-    """Where one guest after the other measures what is next."""
+class _GuestSlot:
+    """Runs one guest after the other, each with the next task."""
 
     def __init__(
         self,
@@ -114,16 +114,16 @@ class _Place:
     def _next(self) -> None:
         self._task = self._tasks.popleft()
         self._todo = list(self._task)
-        self._vain = 0
+        self._failed_attempts = 0
         self._start()
 
     def _start(self) -> None:
         self._left = len(self._todo)
-        # Not how far the campaign is: what happens in a guest follows from its task.
+        # The progress of the campaign is left out: what happens in a guest depends on its task only.
         given = _packed(replace(self._job, todo=self._todo, versions={}, quiet=True))
         self._lines = {b"1": bytearray(), b"2": bytearray()}
         self._machine = Guest(
-            WORDS,
+            COMMAND,
             clock=self._clock,
             core=self._core,
             environment=_environment(),
@@ -151,7 +151,7 @@ class _Place:
                     if kind == b"1":
                         for part in map(from_json, lines):
                             self._finish(part)
-                            if part.cell is not None or self._tells(part):
+                            if part.cell is not None or self._is_kept(part):
                                 parts.append(part)
                     else:
                         for line in lines:
@@ -165,7 +165,7 @@ class _Place:
         return parts
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Another guest, where this one would never end."""
+        """Replace the guest if it would never end."""
         if self._todo:
             try:
                 self._machine.check_programs()
@@ -174,17 +174,20 @@ class _Place:
                 self._again(str(died), say, died)
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
-        """Another guest for what is left, if this one got something done, or was killed as the first that did not.
+        """Start another guest for the rest of the task, or for the next task if none of this one is left.
 
-        Where nothing is left of its task, the next begins, if there is one.
+        Raises
+        ------
+        CampaignError, GuestDied
+            If this guest finished no round, and neither did the guest before it; a command that ends has one attempt.
         """
         if not self._todo:
             if self._tasks:
                 self._next()
             return
-        self._vain = self._vain + 1 if self._left == len(self._todo) else 0
+        self._failed_attempts = self._failed_attempts + 1 if self._left == len(self._todo) else 0
         most = 0 if fault is None else 1
-        if self._vain > most:
+        if self._failed_attempts > most:
             if fault is not None and not self._measured:
                 raise fault
             raise CampaignError(
@@ -195,7 +198,7 @@ class _Place:
         say(f"{why} Another guest measures the round in flight again.")
         self._start()
 
-    def _tells(self, checks: FinishedRound) -> bool:
+    def _is_kept(self, checks: FinishedRound) -> bool:
         """Whether a campaign keeps these checks: of each link those of its first task, and all that failed."""
         rows = checks.rows["link_checks"]
         return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)

@@ -319,7 +319,7 @@ def warmed(
     *,
     capture: dns.Capture,
     settings: dns.ClientSettings | None = None,
-) -> list[dns.Exchange]:
+) -> list[dns.ExchangeResult]:
     """The exchange, and before it the priming one that fetches its ticket and token, where it resumes a session."""
     sessions = dns.SessionStore()
     steps = [(resumption, False)]
@@ -334,7 +334,7 @@ def warmed(
 
 
 def exchange_rows(
-    row: Mapping[str, Any], results: Iterable[dns.Exchange], events: Iterable[Event], **priming: Any
+    row: Mapping[str, Any], results: Iterable[dns.ExchangeResult], events: Iterable[Event], **priming: Any
 ) -> list[dict[str, Any]]:
     """Rows of `dns_exchanges`: of the priming exchange where there was one, with `priming`, and of the measured one."""
     *before, measured = results
@@ -364,5 +364,5 @@ def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event
     for entry in load.resources:
         taken = Resources.taken(tables.RESOURCE, entry)
         url = urlsplit(taken["url"])
-        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
+        rows.append(Resources.identity(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
     return rows

@@ -1,4 +1,4 @@
-"""What a study is to the engine: conditions, one observation at a time, rows of the tables."""
+"""The interface between a study and the engine: conditions, observations, and rows of the tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crosslayer.vocabulary import Role
 
 @dataclass(frozen=True, slots=True)
 class RoundContext:
-    """What a study measures on: the plan, and the running testbed."""
+    """What a study measures with: the plan and the running testbed."""
 
     plan: Plan
     campaign: str
@@ -55,37 +55,36 @@ class Measurer(ABC):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """How the server of this study differs from the usual one, see `Server.start`."""
+        """Options of the server that differ from the defaults, see `Server.start`."""
         return {}
 
     @abstractmethod
     def conditions(self, cell: Cell) -> list[str]:
-        """What a round of this cell measures, in no particular order."""
+        """Names of the conditions of every round of this cell, in any order."""
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """What this round of the cell measures beside them: what tries the procedure itself, or takes long. Placed as
-        conditions are."""
+        """Extra conditions of this round: self-checks, or slow conditions that are measured every nth round."""
         return []
 
     @abstractmethod
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """The table of a condition's row, and the columns that tell it from other conditions."""
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """The table of a condition's rows, and the columns that distinguish them from those of other conditions."""
 
     @abstractmethod
     def warm_up(self) -> None:
-        """Do everything once without recording it, so that imports and caches are not in the first round."""
+        """Make every observation once without recording it, so that imports and caches do not slow the first round."""
 
     @abstractmethod
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One observation as rows by table; a failure is a row with its error."""
+        """Make one observation and return its rows by table; a failure is a row with its error."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what is kept between observations."""
+        """Close what stays open between observations."""
 
     def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
-        """The columns of an observation that are known before it is made."""
-        table, columns = self.place(condition)
+        """Columns of an observation that are known before it is made."""
+        table, columns = self.table_and_columns(condition)
         usual = {"condition": "main", "role": Role.MEASURED.value, "browser": self.bench.plan.browser}
         known = {column.name for column in TABLES[table].columns}
         return (
@@ -102,6 +101,6 @@ class Measurer(ABC):
         )
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """The row of an observation that could not be made at all."""
+        """The row of an observation that could not be made."""
         row = self.row(condition, cell, round_number, position) | {"started_s": time.time(), "error": why}
-        return {self.place(condition)[0]: [row]}
+        return {self.table_and_columns(condition)[0]: [row]}

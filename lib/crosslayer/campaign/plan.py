@@ -15,6 +15,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.decode import checked, choice
 from crosslayer.links import MADE
 from crosslayer.pages import PageSpec
+from crosslayer.vocabulary import BROWSERS, Browser
 
 OWN_CAMPAIGNS: Final = Path("data/local")
 """Folder of the campaigns measured in a checkout; git ignores it. `data/raw` holds the committed campaigns only."""
@@ -68,8 +69,8 @@ class Plan:
     """Draws the order of cells and of the conditions in each round."""
     clock: Literal["wall", "virtual"] = "wall"
     """`wall`: real time; `virtual`: a guest's clock, which stops while anything computes (docs/reference/clocks.md)."""
-    browser: Literal["chromium", "firefox"] = "chromium"
-    """What pages are loaded in, where the study loads any."""
+    browser: str = Browser.CHROMIUM.value
+    """Browser of page loads: a name in `vocabulary.BROWSERS` that the study accepts."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
     """Of TCP at both ends of the link, as Linux names it."""
     capture: tuple[Kind, ...] = ()
@@ -97,8 +98,8 @@ class Plan:
         """The conditions of one round of one cell in the order drawn for it, the same after a resume."""
         return self._draw(round_number, cell.link, cell.page).sample(conditions, len(conditions))
 
-    def place_in_trace(self, round_number: int, cell: Cell) -> float:
-        """Where a round of a cell begins in the trace of its link, as a share of its length."""
+    def trace_position(self, round_number: int, cell: Cell) -> float:
+        """Position in the trace of a link at which a round of a cell begins, as a share of the trace's length."""
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
     def tasks(self) -> list[RoundBatch]:
@@ -120,8 +121,8 @@ class Plan:
         number, cell = task[0]
         return self._draw("guest", number, cell.link, cell.page).getrandbits(64)
 
-    def _draw(self, *place: object) -> random.Random:
-        return random.Random("/".join(map(str, (self.seed, *place))))
+    def _draw(self, *key: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.seed, *key))))
 
     def resized(self, **values: Any) -> Self:
         """The same with other rounds, links, pages or options."""
@@ -153,15 +154,21 @@ def changed(
         )
     known = plan.as_dict()
     new = checked({**known, **values, "options": None}, Plan, where=where, error=CampaignError, next_step=next_step)
+    if new.browser not in BROWSERS:
+        raise CampaignError(
+            f"there is no browser '{new.browser}'",
+            where=f"{where}, key 'browser'",
+            next_step=choice(new.browser, BROWSERS),
+        )
     for key in ("links", "pages"):
         names = getattr(new, key)
         if len(set(names)) != len(names):
             raise CampaignError("names something twice", where=f"{where}, key '{key}'", next_step="Name each once.")
-    told = values.get("options", {})
-    if isinstance(told, Mapping):
-        told = {**known["options"], **told}
+    options_given = values.get("options", {})
+    if isinstance(options_given, Mapping):
+        options_given = {**known["options"], **options_given}
     options = checked(
-        told,
+        options_given,
         type(plan.options),
         where=f"{where}, [options] of {plan.study}",
         error=CampaignError,
@@ -177,7 +184,7 @@ def check_names(
     pages: Mapping[str, PageSpec],
     primes_alias: bool,
     one_host: str = "",
-    browsers: Collection[str] = ("chromium",),
+    browsers: Collection[str] = (Browser.CHROMIUM,),
 ) -> None:
     """Refuse a plan whose link or page does not exist, or whose browser or page its study cannot use.
 
@@ -197,11 +204,11 @@ def check_names(
                 )
     if plan.browser not in browsers:
         raise CampaignError(
-            f"the study '{plan.study}' cannot be measured in {plan.browser.capitalize()}",
+            f"the study '{plan.study}' cannot be measured in {BROWSERS[plan.browser].title}",
             where="plan, key 'browser'",
             next_step=choice(plan.browser, browsers),
         )
-    if plan.browser != "chromium" and "netlog" in plan.capture:
+    if plan.browser != Browser.CHROMIUM and "netlog" in plan.capture:
         raise CampaignError("only Chromium writes a netlog", where="plan, key 'capture'", next_step="Leave it out.")
     reasons = {name: unusable(page, primes_alias=primes_alias, one_host=one_host) for name, page in pages.items()}
     for name in plan.pages:

@@ -32,7 +32,7 @@ _PACKAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class MeasuringHost:
     """A machine that measures."""
 
     mark: str
@@ -45,7 +45,7 @@ class Host:
     """As `code` describes it; empty where it is not known."""
 
 
-def this_host(campaign: str) -> Host:
+def this_host(campaign: str) -> MeasuringHost:
     """The machine this process runs on.
 
     Its mark is a hash, since neither name nor identifier of a machine is anybody else's business.
@@ -65,7 +65,7 @@ def this_host(campaign: str) -> Host:
     identifier = Path("/etc/machine-id")
     known = identifier.read_text(encoding="ascii").strip() if identifier.is_file() else ""
     given = "/".join((campaign, name or f"{known}/{platform.node()}"))
-    return Host(hashlib.sha256(given.encode()).hexdigest()[:16], name, host(), code())
+    return MeasuringHost(hashlib.sha256(given.encode()).hexdigest()[:16], name, host(), code())
 
 
 def code() -> dict[str, str]:

@@ -63,7 +63,7 @@ class FinishedRound:
     backend: str
     versions: dict[str, str]
     """Of everything that took part in it, by name."""
-    host: provenance.Host | None = None
+    host: provenance.MeasuringHost | None = None
     """The machine it was measured on; None for this one."""
     captured: tuple[CaptureFiles, ...] = ()
     """Files of its loads, where the plan asks for them."""
@@ -110,7 +110,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
     todo = deque(job.todo)
-    measured, vain = False, 0
+    measured, failed_attempts = False, 0
     while todo:
         left = len(todo)
         try:
@@ -130,18 +130,18 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                     "link_kernel": over.version,
                     "tcp_congestion_control": network.congestion_control(),
                 }
-                told = over.name, versions | in_force
-                told_already = measured or job.quiet
-                if not told_already:
+                constants = over.name, versions | in_force
+                checks_reported = measured or job.quiet
+                if not checks_reported:
                     cells = len({cell for _, cell in todo})
                     say(f"Measuring over {over.name} ({over.version}): {cells} cells, {left} rounds of a cell to go.")
                 links = {cell.link for _, cell in todo}
                 checks = _prepare(testbed, measuring, [job.profiles[name] for name in job.plan.links if name in links])
                 for result in checks:
-                    if not told_already:
+                    if not checks_reported:
                         say(describe(asdict(result)))
                     yield FinishedRound(
-                        None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told
+                        None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *constants
                     )
                 while todo:
                     number, cell = todo[0]
@@ -149,14 +149,14 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                         rows, failures = _proved_round(job, testbed, measuring, captures, number, cell, say)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
                     captured = captures.take(job.profiles[cell.link])
-                    yield FinishedRound(cell, number, rows, failures, *told, captured=captured)
+                    yield FinishedRound(cell, number, rows, failures, *constants, captured=captured)
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
-            vain = vain + 1 if left == len(todo) else 0
-            if not measured and (isinstance(died, TestbedError) or vain > 1):
+            failed_attempts = failed_attempts + 1 if left == len(todo) else 0
+            if not measured and (isinstance(died, TestbedError) or failed_attempts > 1):
                 raise
-            if vain > (1 if isinstance(died, ProcessDied) else 0):
+            if failed_attempts > (1 if isinstance(died, ProcessDied) else 0):
                 raise CampaignError(
                     f"a round cannot be measured: {died}",
                     where=job.campaign,
@@ -205,9 +205,9 @@ def _clock_offset_ns() -> int:
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
     """Every link once, so that its delay is calibrated, and everything once without recording it."""
-    for place, profile in enumerate(links):
+    for index, profile in enumerate(links):
         yield testbed.set_link(profile)
-        if place == 0:
+        if index == 0:
             measuring.warm_up()
 
 
@@ -248,7 +248,7 @@ def _round(
     meter = Meter()
     profile = job.profiles[cell.link]
     if (course := profile.course) is not None:
-        testbed.begin_trace_at(round(job.plan.place_in_trace(number, cell) * course.length_ms, 3))
+        testbed.begin_trace_at(round(job.plan.trace_position(number, cell) * course.length_ms, 3))
     changed = testbed.profile is None or testbed.profile.name != profile.name
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
@@ -265,15 +265,15 @@ def _round(
                 testbed.rewind()  # so that every condition of a round meets the same of a trace
                 with testbed.measuring_delay() as late, captures.load(measuring, condition, number) as load:
                     load.rows = measuring.measure(condition, cell, number, position)
-                found = load.rows
+                observation = load.rows
                 rows.setdefault("forwarding_delay", []).extend(
                     where | {"position": position} | asdict(extra) for extra in late
                 )
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"
-                found = measuring.failed(condition, cell, number, position, why)
+                observation = measuring.failed(condition, cell, number, position, why)
             faults = 0
-            for table, some in found.items():
+            for table, some in observation.items():
                 rows.setdefault(table, []).extend(some)
                 faults += sum(row.get("error") is not None for row in some)
             if faults:

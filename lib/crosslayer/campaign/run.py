@@ -104,8 +104,8 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
         first = next(parts)  # before there is a bar: what is missing is one line
         with tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
             for part in itertools.chain((first,), parts):
-                beside = {"clock": job.plan.clock, "host": hosts.named(part)}
-                rows = {table: [{**beside, **row} for row in some] for table, some in part.rows.items()}
+                origin = {"clock": job.plan.clock, "host": hosts.named(part)}
+                rows = {table: [{**origin, **row} for row in some] for table, some in part.rows.items()}
                 if part.cell is None:
                     store.add_rows(rows)
                     continue
@@ -114,7 +114,7 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
                 store.add_round(part.cell, part.number, rows)
                 at = f"{part.cell.link}, {part.cell.page}"
                 if part.failures:
-                    failures[beside["host"]] += part.failures
+                    failures[origin["host"]] += part.failures
                 bar.set_postfix_str(f"{at}, {failures.total()} failed" if failures else at)
                 bar.update()
     return failures
@@ -154,7 +154,7 @@ class _Hosts:
             self._note(host, name, part.backend, versions)
         return name
 
-    def _note(self, host: provenance.Host, name: str, backend: str, versions: dict[str, str]) -> None:
+    def _note(self, host: provenance.MeasuringHost, name: str, backend: str, versions: dict[str, str]) -> None:
         campaign = self._store.fact("versions") or {}
         before = campaign | self._hosts.get(name, {}).get("other_versions", {})
         alone = not campaign or set(self._hosts) <= {name}

@@ -140,13 +140,13 @@ class Store:
             first: dict[str, Any] = {"clock": "wall", "congestion_control": CUBIC, "browser": "chromium"}
             first |= {"capture": [], "capture_rounds": 1}
             there = _flat(first | known | {"options": usual | known["options"]})
-            if said := [
+            if differences := [
                 f"{key} is {there.get(key)} there and {value} now"
                 for key, value in _flat(now).items()
                 if key != "rounds" and there.get(key) != value
             ]:
                 raise CampaignError(
-                    f"holds a campaign made by another plan ({'; '.join(said)})",
+                    f"holds a campaign made by another plan ({'; '.join(differences)})",
                     where=str(self._file),
                     next_step="Choose another folder with --out, or give the old plan to resume the campaign.",
                 )

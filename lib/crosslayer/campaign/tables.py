@@ -35,7 +35,7 @@ SCHEMA_VERSION = 3
 """Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
-"""A `dns.Exchange`."""
+"""A `dns.ExchangeResult`."""
 STUB = "QueryMetrics"
 """The stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
@@ -92,19 +92,19 @@ class Column:
 
     @property
     def description(self) -> str:
-        """Meaning, the words it may hold, and where a part of a result gives it, that part."""
-        words = f" ({', '.join(self.words)})" if self.words else ""
-        return f"{self.meaning}{words}" + (f": {self.source}" if "." in self.source else "")
+        """Meaning, allowed values, and the part of a result that the column is taken from, if any."""
+        values = f" ({', '.join(self.values)})" if self.values else ""
+        return f"{self.meaning}{values}" + (f": {self.source}" if "." in self.source else "")
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words it may hold; none where it may hold anything."""
+    def values(self) -> tuple[str, ...]:
+        """Allowed values; empty if any value of the type is allowed."""
         return tuple(map(str, self.type)) if isinstance(self.type, EnumType) else ()
 
     @property
     def stored(self) -> Any:
         """The type of its values: int, float, str, bool or list[float]."""
-        return str if self.words else self.type
+        return str if self.values else self.type
 
     @property
     def sql(self) -> str:
@@ -116,6 +116,10 @@ class Column:
         """As its name says; of a whole number without one `count`, else empty."""
         known = (unit for ending, unit in _UNITS.items() if self.name.endswith(ending))
         return next(known, "count" if self.type is int else "")
+
+
+TABLES: dict[str, type[Table]] = {}
+"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 
 
 class Table:
@@ -131,6 +135,8 @@ class Table:
         cls.table = table
         cls.columns = tuple(c for base in reversed(cls.mro()) for c in vars(base).values() if isinstance(c, Column))
         cls.observed = any(column.success for column in cls.columns)
+        if table:
+            TABLES[table] = cls
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
@@ -160,8 +166,8 @@ class Table:
         return {name: key or name for name, of, _, key in parts if of == source}
 
     @classmethod
-    def place(cls, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The required columns of this table, with their values in `row`: a row of the same observation elsewhere."""
+    def identity(cls, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The required columns of this table with their values in `row`, which is a row of the same observation."""
         return {c.name: row[c.name] for c in cls.columns if c.required and c.name in row}
 
     @classmethod
@@ -531,7 +537,7 @@ class Rests(_OfStudy, table="rests"):
     page = Column(str, "name of the page whose host is queried", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
     keeper = Column(ClientKind, "client that keeps the connection", required=True, key=True)
-    mishap = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
+    path_event = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
     rest_s = Column(float, "idle time: seconds without a query", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
@@ -631,26 +637,6 @@ class LinkChecks(Table, table="link_checks"):
     verdict = Column(str, "pass, or the value out of tolerance", CHECK, required=True)
 
 
-TABLES: dict[str, type[Table]] = {
-    table.table: table
-    for table in (
-        DnsExchanges,
-        TcpRtts,
-        PageLoads,
-        Resources,
-        Lookups,
-        Attempts,
-        ResolvedLoads,
-        PacedQueries,
-        Rests,
-        HostLoads,
-        ForwardingDelays,
-        LinkChecks,
-    )
-}
-"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
-
-
 _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "started_s", "error")
 """Columns described once for all tables, unless a table gives one another meaning."""
 
@@ -658,7 +644,7 @@ _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "s
 def to_markdown() -> str:
     """`docs/reference/columns.md`."""
     common = {name: getattr(DnsExchanges, name) for name in _COMMON}
-    enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.words}
+    enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.values}
     lines = [
         "# Columns",
         "",
@@ -711,7 +697,7 @@ def _markdown_columns(columns: list[Column], *, sources: bool = True) -> list[st
     if sources:
         lines = ["| column | type | value | meaning | taken from |", "|---|---|---|---|---|"]
     for column in columns:
-        kind = column.type.__name__ if column.words else _TYPES[column.stored][0]
+        kind = column.type.__name__ if column.values else _TYPES[column.stored][0]
         marks = (("always", column.required), ("key", column.key), ("success", column.success))
         value = ", ".join(mark for mark, on in marks if on)
         cells = [f"`{column.name}`", kind, value, column.meaning]

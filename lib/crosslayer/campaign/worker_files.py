@@ -1,6 +1,6 @@
-"""What a campaign takes along to workers of other machines: pages of one's own, and the files of its links' traces.
+"""Files that a campaign sends to workers of other machines: the user's own pages, and the traces of its links.
 
-Imported only where Dask is there.
+Imported only if Dask is installed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from crosslayer.traces import Trace
 
 
 @dataclass(frozen=True)
-class Luggage(WorkerPlugin):  # type: ignore[misc]  # untyped in some versions
-    """Files, packed. Dask gives them to the workers there are and to those that come. The same files have one name."""
+class WorkerFiles(WorkerPlugin):  # type: ignore[misc]  # untyped in some versions
+    """A ZIP archive. Dask sends it to present and future workers. Its name depends on the files only."""
 
     packed: bytes
 
     def setup(self, worker: Any) -> None:
-        """Dask calls it on a worker."""
+        """Unpack the files on a worker; Dask calls this method."""
         self.unpack(Path(worker.local_directory))
 
     @property
     def name(self) -> str:
-        """By which a worker finds its folder."""
+        """Name of the folder of the files on a worker."""
         return f"crosslayer-{hashlib.sha256(self.packed).hexdigest()[:16]}"
 
     def unpack(self, folder: Path) -> None:
-        """Put the files into a folder of this name below one of the worker's own; all at once, or nothing."""
+        """Put the files into a folder of this name below `folder`, in one step."""
         if (folder / self.name).is_dir():
             return
         made = Path(mkdtemp(dir=folder))
@@ -48,10 +48,10 @@ class Luggage(WorkerPlugin):  # type: ignore[misc]  # untyped in some versions
         made.rename(folder / self.name)
 
 
-def pack(job: Job) -> Luggage | None:
-    """What its workers need and may not have; None where that is nothing.
+def pack(job: Job) -> WorkerFiles | None:
+    """Pack the files that a job's workers may lack; None if there are none.
 
-    Of a page what its specification names, of a folder nothing else.
+    Of the folder of a page, only the files that its specification names are packed.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def pack(job: Job) -> Luggage | None:
             made.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # without its time and mode
         if not made.namelist():
             return None
-    return Luggage(packed.getvalue())
+    return WorkerFiles(packed.getvalue())
 
 
 def localise(job: Job, name: str) -> Job:
@@ -79,7 +79,7 @@ def localise(job: Job, name: str) -> Job:
     Raises
     ------
     TestbedError
-        Where they did not come.
+        If the worker did not receive them.
     """
     folder = Path(get_worker().local_directory) / name
     if not folder.is_dir():

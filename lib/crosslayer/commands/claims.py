@@ -60,7 +60,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     verdicts = report.check_claims(dataset)
     if compare is not None:
         [other] = others(dataset, [compare])
-        _tell_changed(claims.compared(verdicts, report.check_claims(other)), dataset.caption, other.caption)
+        _print_changed(claims.compared(verdicts, report.check_claims(other)), dataset.caption, other.caption)
         return
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     for row in verdicts.filter(measured).iter_rows(named=True):
@@ -92,16 +92,16 @@ def _print_rows(dataset: Dataset, claim: str) -> None:
         click.echo(frame.head().write_csv(separator="\t"))
 
 
-def _tell_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
+def _print_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
     """The claims whose verdicts differ between two campaigns, and how many do."""
     from crosslayer.claims import interval, ours
 
     changed = both.filter("changed")
     for row in changed.iter_rows(named=True):
-        theirs = row | {name: row[f"{name}_other"] for name in ("ours", "low", "high")}
+        other = row | {name: row[f"{name}_other"] for name in ("ours", "low", "high")}
         what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
         click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {ours(row)} {interval(row)}: {what}")
-        click.echo(f"{'':<5} {row['verdict_other']:<15} {ours(theirs)} {interval(theirs)}")
+        click.echo(f"{'':<5} {row['verdict_other']:<15} {ours(other)} {interval(other)}")
     click.echo(f"{changed.height} of {both.height} verdicts differ.")
     if both.is_empty():
         click.echo("No claim has a verdict in both: one of them has other links or pages, or too few of them.")

@@ -157,10 +157,10 @@ def enter(clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | N
     from crosslayer.guest import run_attached
     from crosslayer.testbed import namespaces
 
-    words = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
+    command = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
     if of_guest := guest_clock(clock):
-        sys.exit(run_attached(words, clock=of_guest, writable=writable, seed=seed))
-    namespaces.enter(words)
+        sys.exit(run_attached(command, clock=of_guest, writable=writable, seed=seed))
+    namespaces.enter(command)
 
 
 def typed(question: str) -> str:

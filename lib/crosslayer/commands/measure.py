@@ -15,6 +15,7 @@ import click
 from crosslayer.commands.common import BACKEND, PATH, TEXT, enter, guest_clock
 from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT, STUDIES, load_plan, sized
+from crosslayer.vocabulary import BROWSERS
 
 
 class _Measure(click.Command):
@@ -70,7 +71,7 @@ class _Measure(click.Command):
 @click.option("--seed", type=int, help="Seed of the random orders.")
 @click.option(
     "--browser",
-    type=click.Choice(["chromium", "firefox"]),
+    type=click.Choice([*BROWSERS]),
     help="Browser that loads the pages.  [default: the plan's, else chromium]",
 )
 @click.option(

@@ -26,7 +26,7 @@ from crosslayer.dns import (
     DEFAULT_PORTS,
     ClientSettings,
     DnsError,
-    Exchange,
+    ExchangeResult,
     Protocol,
     Query,
     Question,
@@ -211,18 +211,20 @@ def _early_answer(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 def _exchange(
     server: ExaminedServer, protocol: Protocol, resumption: Resumption = Resumption.NONE, **more: Any
-) -> Exchange:
+) -> ExchangeResult:
     return exchange(server.resolver, server.question, protocol, resumption, settings=server.settings, **more)
 
 
-def _again(server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False) -> Exchange:
+def _again(
+    server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False
+) -> ExchangeResult:
     """An exchange with the session of one just before it; returns the first exchange if that fails."""
     sessions = SessionStore()
     first = _exchange(server, protocol, sessions=sessions, priming=True)
     return first if first.error else _exchange(server, protocol, resumption, sessions=sessions, token=token)
 
 
-def _timed(server: ExaminedServer, rows: Sequence[Exchange]) -> CheckOutcome:
+def _timed(server: ExaminedServer, rows: Sequence[ExchangeResult]) -> CheckOutcome:
     """Median time of exchanges in RTT; failed if any of them failed."""
     if errors := [row.error for row in rows if row.error]:
         return CheckOutcome(Result.FAILED, errors[0])

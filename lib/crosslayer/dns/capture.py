@@ -149,7 +149,7 @@ def measure(
 
 
 @dataclass(slots=True)
-class Recording:
+class PacketRecording:
     """What a capture saw while its context was entered; filled when it is left."""
 
     packets: list[Packet] = field(default_factory=list)
@@ -190,9 +190,9 @@ class Capture:
         self._socket.close()
 
     @contextmanager
-    def record(self) -> Iterator[Recording]:
+    def record(self) -> Iterator[PacketRecording]:
         """Record every packet of the namespace while the body runs."""
-        recording = Recording()
+        recording = PacketRecording()
         self._attach(accept_bytes=_SNAP_BYTES)
         try:
             yield recording

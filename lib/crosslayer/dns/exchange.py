@@ -9,12 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from crosslayer.dns import handshake_bytes
-from crosslayer.dns.capture import Capture, Recording, measure
+from crosslayer.dns.capture import Capture, PacketRecording, measure
 from crosslayer.dns.client import Client
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.http2 import DoHClient
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Answer, build_query, check_answer
-from crosslayer.dns.model import ClientSettings, Exchange, Protocol, Question, Resolver, Resumption, Sizes
+from crosslayer.dns.model import ClientSettings, ExchangeResult, Protocol, Question, Resolver, Resumption, Sizes
 from crosslayer.dns.quic import DoH3Client, DoQClient
 from crosslayer.dns.sessions import Session, SessionStore
 from crosslayer.dns.tcp import DoTcpClient
@@ -50,7 +50,7 @@ def exchange(
     capture: Capture | None = None,
     priming: bool = False,
     token: bool | None = None,
-) -> Exchange:
+) -> ExchangeResult:
     """Resolve one name on a new connection and measure it.
 
     The clock starts with the first packet: messages, TLS contexts, trusted CAs, sockets and the client's hello are made
@@ -88,7 +88,7 @@ def exchange(
     session = sessions.take(server, protocol) if sessions is not None and (resumed or token) else Session()
     session = Session(session.ticket if resumed else None, b"" if token is False else session.token)
     client = client_for(protocol, server, settings, session=session, early_data=early_data)
-    recording: Recording | None = None
+    recording: PacketRecording | None = None
     answer: Answer | None = None
     error: str | None = None
     if resumed and session.ticket is None:
@@ -115,7 +115,7 @@ def exchange(
         error = error or _unmet(client, resumption, kept, priming)
         if sessions is not None and answer is not None:
             sessions.put(server, protocol, kept)
-    return Exchange(
+    return ExchangeResult(
         protocol=protocol,
         resumption=resumption,
         priming=priming,
@@ -170,7 +170,7 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
     return None
 
 
-def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> Sizes:
+def _sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
     """Sizes; None where nothing, or not everything, was captured."""
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()

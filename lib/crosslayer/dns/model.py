@@ -36,7 +36,7 @@ DEFAULT_PORTS: Mapping[Protocol, int] = MappingProxyType({protocol: protocol.tra
 """Default port of each transport."""
 
 
-class Group(StrEnum):
+class KeyShareGroup(StrEnum):
     """Group of the one key share in the client's hello; a single share keeps the hello in one packet."""
 
     P256 = "P-256"
@@ -99,7 +99,7 @@ class ClientSettings:
     """Queries carry a client cookie, which takes 12 bytes (RFC 7873); nothing is done with an answer's."""
     http_method: str = "GET"
     """Method of DoH and DoH3: GET or POST (RFC 8484, section 4.1)."""
-    group: Group = Group.P256
+    group: KeyShareGroup = KeyShareGroup.P256
     """Group of the TLS key share."""
     quic_datagram_bytes: int = 1200
     """UDP payload a QUIC client pads its Initial datagrams to, bytes (RFC 9000, section 14.1)."""
@@ -169,7 +169,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange(Handshake, Sizes):
+class ExchangeResult(Handshake, Sizes):
     """One DNS resolution on a new connection: a row of `dns_exchanges` as far as the client knows it.
 
     Times and sizes are None where the exchange did not get that far or nothing measured them.

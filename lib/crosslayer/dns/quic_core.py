@@ -39,14 +39,14 @@ from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.keylog import key_log, wants_qlog
 from crosslayer.dns.message import Query, framed, unframed
-from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Handshake, KeyShareGroup, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import certificate_message_bytes
 
 INITIAL_RTT_S = 0.5
 """aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
 
-_GROUPS = {Group.P256: TlsGroup.SECP256R1, Group.X25519: TlsGroup.X25519}
+_GROUPS = {KeyShareGroup.P256: TlsGroup.SECP256R1, KeyShareGroup.X25519: TlsGroup.X25519}
 _VERSION_NAMES: dict[int, str] = {QuicProtocolVersion.VERSION_1: "v1", QuicProtocolVersion.VERSION_2: "v2"}
 _ALERTS: dict[int, str] = {alert.value: alert.name for alert in AlertDescription}
 _DOQ_NO_ERROR = 0x0

@@ -16,12 +16,12 @@ from cryptography.x509.verification import VerificationError
 from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.errors import DnsError, unreadable_ca
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Handshake, KeyShareGroup, Protocol, Resolver
 from crosslayer.dns.sessions import Session, TlsTicket
 from crosslayer.dns.tcp import DoTcpClient
 from crosslayer.dns.timing import PhaseName
 
-_OPENSSL_GROUPS = {Group.P256: "prime256v1", Group.X25519: "X25519"}
+_OPENSSL_GROUPS = {KeyShareGroup.P256: "prime256v1", KeyShareGroup.X25519: "X25519"}
 _READ_BYTES = 65536
 _TLSEXT_PADDING = 1 << 4
 """SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>, which Python does not name."""
@@ -49,7 +49,7 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
     return context
 
 
-def _offer_group(context: ssl.SSLContext, group: Group) -> None:
+def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
     """Name one group alone, with its key share.
 
     Python 3.11.2, Debian's own, names no group of RFC 7748: it is then OpenSSL's first one, before 3.5, with the same
@@ -58,7 +58,7 @@ def _offer_group(context: ssl.SSLContext, group: Group) -> None:
     try:
         context.set_ecdh_curve(_OPENSSL_GROUPS[group])
     except ssl.SSLError as error:
-        if group is not Group.X25519 or ssl.OPENSSL_VERSION_INFO >= (3, 5):
+        if group is not KeyShareGroup.X25519 or ssl.OPENSSL_VERSION_INFO >= (3, 5):
             raise DnsError(
                 f"this Python's TLS does not offer the group {group.value}: {error}",
                 next_step="Use the Python of `nix develop`, or any newer one of this version.",

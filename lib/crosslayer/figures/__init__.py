@@ -4,6 +4,7 @@ The figures themselves stand in the rooms of their studies. No clock, no network
 business of `crosslayer.report`.
 """
 
+import crosslayer.figures.quick_altair  # noqa: F401  # before any other module imports Altair
 from crosslayer.figures.figure import MAX_ROWS, Drawing, Figure, FigureError, draw
 from crosslayer.figures.inputs import Inputs
 

@@ -48,7 +48,7 @@ class Panel:
     series: tuple[str, ...]
 
 
-class Group(NamedTuple):
+class CurveGroup(NamedTuple):
     """Observations of one series in one panel."""
 
     panel: str
@@ -71,12 +71,13 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     """
     gathered_rows = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
     groups = (
-        Group(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows)) for (panel, series), rows in gathered_rows
+        CurveGroup(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows))
+        for (panel, series), rows in gathered_rows
     )
     return measured_groups(groups, points=points)
 
 
-def measured_groups(groups: Iterable[Group], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
+def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
     """Curves and medians of groups of observations, `points` points per curve at most."""
     parts = [pl.DataFrame(schema=SCHEMA)]
     for panel, series, values, rounds in groups:
@@ -189,23 +190,25 @@ def layers(
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(domain=list(domain), nice=False, zero=False), axis=axis)
     quarters = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f")
     y = alt.Y("cdf:Q", title="CDF", scale=alt.Scale(domain=[0, 1]), axis=quarters)
-    look = marks.by("series", marks.looks(order), "color", "dash", columns=legend_columns)
-    color = {"color": look["color"]}
+    encodings = marks.encode_series("series", marks.styles(order), "color", "dash", columns=legend_columns)
+    color = {"color": encodings["color"]}
     share = alt.Tooltip("cdf:Q", title="CDF", format=".1%")
-    point = marks.tips("series", "source", value="x", of="x:Q", digits=".4~g", more=[share])
-    median = marks.tips("series", "source", value="median", of="x:Q", digits=".4~g", counted="observations")
+    point = marks.tooltip("series", "source", value="x", of="x:Q", digits=".4~g", more=[share])
+    median = marks.tooltip("series", "source", value="median", of="x:Q", digits=".4~g", counted="observations")
     base = alt.Chart(width=width, height=height)
     curves = base.transform_filter(alt.datum.kind == "curve")
     printed = {"strokeDash": PUBLISHED_DASH, "interpolate": "step-after" if published_steps else "linear"}
     return [
-        marks.trend(marks.of(curves, "published"), x, y, color, strokeWidth=1.1, clip=True, **printed).encode(
+        marks.trend(marks.rows_from(curves, "published"), x, y, color, strokeWidth=1.1, clip=True, **printed).encode(
             detail="series:N", tooltip=point
         ),
         marks.trend(
-            marks.of(curves, "measured"), x, y, look, strokeWidth=1.8, clip=True, interpolate="step-after"
+            marks.rows_from(curves, "measured"), x, y, encodings, strokeWidth=1.8, clip=True, interpolate="step-after"
         ).encode(tooltip=[*point, median[-1]]),
         *marks.intervals(base.transform_filter(alt.datum.kind == "median"), x, y, median, color, size=26, clip=True),
-        marks.hollow(base.transform_filter(alt.datum.kind == "point"), x, y, point, color, shape="diamond", size=42),
+        marks.published_points(
+            base.transform_filter(alt.datum.kind == "point"), x, y, point, color, shape="diamond", size=42
+        ),
     ]
 
 

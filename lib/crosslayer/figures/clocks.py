@@ -33,23 +33,23 @@ from crosslayer.figures.style import (
     TRANSPORTS,
     WIDE,
     AnyChart,
-    Look,
+    Style,
     link_title,
 )
 from crosslayer.metrics import clocks
-from crosslayer.metrics.clocks import Condition, Step
+from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.metrics.links import without_loss
 
 NOTEBOOK = "clocks"
 """That explains these figures."""
 
-_LOOKS = {**TRANSPORTS, "H3 1-RTT": Look(GREY, "square", CHAIN), "H3 0-RTT": EARLY_DATA}
+_STYLES = {**TRANSPORTS, "H3 1-RTT": Style(GREY, "square", CHAIN), "H3 0-RTT": EARLY_DATA}
 _FURTHER = (
-    Look(RED, "triangle-down", LONG),
-    Look(PURPLE, "cross", WIDE),
-    Look(BROWN, "diamond", SOLID),
-    Look(SKY, "square", SOLID),
-    Look(ORANGE, "circle", LONG),
+    Style(RED, "triangle-down", LONG),
+    Style(PURPLE, "cross", WIDE),
+    Style(BROWN, "diamond", SOLID),
+    Style(SKY, "square", SOLID),
+    Style(ORANGE, "circle", LONG),
 )
 _MAIN = {"kind": "full handshake", "condition": "main"}
 """What an empty word means."""
@@ -104,7 +104,7 @@ def differences_data(of: BothClocks) -> pl.DataFrame:
     return _ordered(of, parts).with_columns(agrees=within[0] & within[1])
 
 
-def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
+def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[ComparedCondition]]:
     """Durations by the wall clock and by the virtual one, and the conditions that both have on all their links.
 
     Without the links that lose packets at random: each campaign loses others there, so a difference is not the clock's.
@@ -123,21 +123,21 @@ def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
     return wall, virtual, [condition for condition in known if condition.measure not in clocks.EXPLAINS]
 
 
-def _links(frame: pl.DataFrame, condition: Condition | None = None) -> set[str]:
+def _links(frame: pl.DataFrame, condition: ComparedCondition | None = None) -> set[str]:
     return set((frame if condition is None else clocks.values(frame, condition))["link"])
 
 
-def _varying(known: list[Condition]) -> list[str]:
+def _varying(known: list[ComparedCondition]) -> list[str]:
     """Words that tell some of the conditions apart."""
     labels = ("transport", "h3", "kind", "condition")
     return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
 
-def _measures(known: list[Condition]) -> int:
+def _measures(known: list[ComparedCondition]) -> int:
     return len({one.measure for one in known})
 
 
-def _described(condition: Condition, varying: list[str]) -> tuple[str, str]:
+def _described(condition: ComparedCondition, varying: list[str]) -> tuple[str, str]:
     """The series of a condition, and what else tells it apart."""
     if "transport" in varying and condition.transport:
         return condition.transport, condition.named(*(word for word in varying if word != "transport"))
@@ -172,8 +172,8 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
         adds_from=pl.col("virtual") + pl.col("low"),
         adds_to=pl.col("virtual") + pl.col("high"),
     )
-    series, look = _look(frame, "color", "offset")
-    look["color"]["legend"]["symbolOpacity"] = 1
+    series, encodings = _encodings(frame, "color", "offset")
+    encodings["color"]["legend"]["symbolOpacity"] = 1
     tooltip = [
         *(alt.Tooltip(f"{name}:N") for name in ("link", "page", "condition")),
         *_clock_tips(),
@@ -183,13 +183,13 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
 
     def plot(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
         x = alt.X("virtual:Q", title="ms", axis=alt.Axis(tickCount=5))
-        bar = {"y": y, **look, "tooltip": tooltip}
+        bar = {"y": y, **encodings, "tooltip": tooltip}
         return [
             base.mark_bar().encode(x=x, x2=alt.datum(0), **bar),
             base.mark_bar(opacity=0.35).encode(x=alt.X("virtual:Q"), x2="wall:Q", **bar),
             base.transform_filter("datum.low != null")
             .mark_rule(color=INK, strokeWidth=1)
-            .encode(x=alt.X("adds_from:Q"), x2="adds_to:Q", y=y, yOffset=look["yOffset"], tooltip=tooltip),
+            .encode(x=alt.X("adds_from:Q"), x2="adds_to:Q", y=y, yOffset=encodings["yOffset"], tooltip=tooltip),
         ]
 
     return _panels(rows, plot, label_px=78, row_px=9 if len(series) > 2 else 11)
@@ -202,7 +202,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
     title = pl.col("link").map_elements(link_title, return_dtype=pl.String)
     row = pl.when(pl.col("page") == "").then(title).otherwise(pl.format("{}, {}", "page", title))
     rows = frame.with_columns(row=row)
-    series, look = _look(frame, "color", "shape", "offset")
+    series, encodings = _encodings(frame, "color", "shape", "offset")
     tooltip = [
         *(alt.Tooltip(f"{name}:N") for name in ("link", "page", "condition", "reference")),
         *_clock_tips(),
@@ -213,7 +213,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5, labelSeparation=4), scale=alt.Scale(padding=6))
 
     def plot(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
-        bars, dots = marks.intervals(base, x, y, tooltip, look, ends=("wall_low", "wall_high"))
+        bars, dots = marks.intervals(base, x, y, tooltip, encodings, ends=("wall_low", "wall_high"))
         at = alt.X("virtual:Q")
         return [
             marks.line_at(base, x=0),
@@ -221,21 +221,21 @@ def differences(frame: pl.DataFrame) -> AnyChart:
             dots.transform_filter("datum.agrees !== false"),  # null: too few rounds to tell
             base.transform_filter("datum.agrees === false")
             .mark_point(filled=False, fill="white", size=46, strokeWidth=1.6, opacity=1)
-            .encode(x=x, y=y, **look, tooltip=tooltip),
-            marks.ticks(base, at, y, tooltip, {"yOffset": look["yOffset"]}, color=INK),
+            .encode(x=x, y=y, **encodings, tooltip=tooltip),
+            marks.ticks(base, at, y, tooltip, {"yOffset": encodings["yOffset"]}, color=INK),
         ]
 
     return _panels(rows, plot, label_px=128, row_px=11 if len(series) > 2 else 13)
 
 
-def _look(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
-    """Series in the order of the looks, and how they are told apart."""
+def _encodings(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
+    """Series in the order of the styles, and their encodings."""
     rows = set(frame["series"])
-    taken = {(look.color, look.shape) for name, look in _LOOKS.items() if name in rows}
-    free = [look for look in _FURTHER if (look.color, look.shape) not in taken]
-    further = dict(zip(sorted(rows - set(_LOOKS)), cycle(free), strict=False))
-    looks = {name: look for name, look in (_LOOKS | further).items() if name in rows}
-    return list(looks), marks.by("series", looks, *channels, columns=len(looks))
+    taken = {(style.color, style.shape) for name, style in _STYLES.items() if name in rows}
+    free = [style for style in _FURTHER if (style.color, style.shape) not in taken]
+    further = dict(zip(sorted(rows - set(_STYLES)), cycle(free), strict=False))
+    styles = {name: style for name, style in (_STYLES | further).items() if name in rows}
+    return list(styles), marks.encode_series("series", styles, *channels, columns=len(styles))
 
 
 def _clock_tips() -> list[alt.Tooltip]:

@@ -13,7 +13,7 @@ from crosslayer import metrics
 from crosslayer.figures import marks
 from crosslayer.figures.figure import Figure
 from crosslayer.figures.inputs import Inputs
-from crosslayer.figures.style import TEXT_WIDTH, AnyChart, Look, with_titles
+from crosslayer.figures.style import TEXT_WIDTH, AnyChart, Style, with_titles
 
 MEASURED, DIFFERENCE, POOLED = "measured", "difference", "pooled"
 """Sources of rows: a series in a cell, two series within a round of a cell, and either with cells together."""
@@ -44,7 +44,7 @@ class Comparison:
     """First series minus the second within a round, by the label that is the series of their rows."""
     pooled: Sequence[str] | None = None
     """Columns that pooled rows keep apart; all other cells are together. None: there are no such rows."""
-    styles: Mapping[str, Look]
+    styles: Mapping[str, Style]
     """Series that are drawn, in the order of the legend."""
     axis: str
     """Title of the axis of values."""
@@ -111,17 +111,19 @@ class Comparison:
         shown = with_titles(shown)
         rows = list(shown[self.rows_by].unique(maintain_order=True))
         columns = list(self.measures) if self.columns_by == "measure" else sorted(shown["page"].unique())
-        facets: dict[str, Any] = {"column": marks.across(self.columns_by, columns)}
+        facets: dict[str, Any] = {"column": marks.facet_columns(self.columns_by, columns)}
         if self.facet_rows_by:
             links = list(shown[self.facet_rows_by].unique(maintain_order=True))
-            facets["row"] = marks.down(self.facet_rows_by, links)
-        scale = marks.reach(shown, least=self.least, margin=self.margin)
+            facets["row"] = marks.facet_rows(self.facet_rows_by, links)
+        scale = marks.domain(shown, least=self.least, margin=self.margin)
         x = alt.X("median:Q", title=self.axis, scale=scale, axis=alt.Axis(tickCount=5))
-        look = marks.by("series", self.styles, "color", "shape", "offset", columns=2 if len(self.styles) > 3 else None)
+        encodings = marks.encode_series(
+            "series", self.styles, "color", "shape", "offset", columns=2 if len(self.styles) > 3 else None
+        )
         who = ("page", "link_title", "series", "measure")
-        tooltip = marks.tips(*who, value=f"median, {self.unit}", digits=".3f", counted=self.counted)
+        tooltip = marks.tooltip(*who, value=f"median, {self.unit}", digits=".3f", counted=self.counted)
         base = alt.Chart(width=(TEXT_WIDTH - 150) // len(columns), height=12 * len(self.styles) * len(rows))
-        layers = marks.intervals(base, x, marks.rows(self.rows_by, rows), tooltip, look)
+        layers = marks.intervals(base, x, marks.rows(self.rows_by, rows), tooltip, encodings)
         if self.reference is not None:
             layers.insert(0, marks.line_at(base, x=self.reference, dashed=True))
         if self.zero_line:

@@ -131,7 +131,7 @@ class Drawing:
         """With tooltips in JupyterLab, as a picture on GitHub; without a network on either."""
         schema = f"https://vega.github.io/schema/vega-lite/{_IN_JUPYTERLAB}.json"
         return {
-            f"application/vnd.vegalite.{_IN_JUPYTERLAB}+json": self._spec | {"$schema": schema},
+            f"application/vnd.vegalite.{_IN_JUPYTERLAB}+json": _with_csv(self._spec) | {"$schema": schema},
             "image/png": base64.b64encode(_with_palette(self._png)).decode(),
             "text/plain": f"{self.figure.heading}. {self.caption}",
         }
@@ -143,6 +143,50 @@ def _with_palette(png: bytes) -> bytes:
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(_PALETTE_COLOURS).save(palette, "PNG", optimize=True)
     return palette.getvalue()
+
+
+def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a chart whose rows are CSV: smaller by half, since no row repeats the names of its columns."""
+    formats: dict[str, dict[str, Any]] = {}
+    datasets = dict(spec.get("datasets", {}))
+    for name, rows in datasets.items():
+        table = pl.DataFrame(rows, infer_schema_length=None)
+        if (parsers := _csv_parsers(table)) is not None:
+            formats[name] = {"type": "csv", "parse": parsers}
+            datasets[name] = table.write_csv()
+
+    def formatted(part: Any) -> Any:
+        if isinstance(part, list):
+            return [formatted(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        copy = {key: formatted(value) for key, value in part.items()}
+        if (data := part.get("data")) and isinstance(data, dict) and data.get("name") in formats:
+            copy["data"] = data | {"format": formats[data["name"]]}
+        return copy
+
+    charts = {key: value for key, value in spec.items() if key != "datasets"}
+    return {**formatted(charts), "datasets": datasets}
+
+
+def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
+    """How Vega-Lite is to read the columns from CSV; None where it would read other values.
+
+    An empty cell is an empty text, or with the parser `string` a missing one.
+    """
+    parsers = {}
+    for column in table:
+        if column.dtype.is_numeric():
+            parsers[column.name] = "number"
+        elif column.dtype == pl.Boolean:
+            parsers[column.name] = "boolean"
+        elif column.dtype not in (pl.String, pl.Null):
+            return None
+        elif column.null_count():
+            if "" in column:
+                return None
+            parsers[column.name] = "string"
+    return parsers if table.height else None
 
 
 def draw(figure: Figure, source: Any, provenance: str) -> Drawing:

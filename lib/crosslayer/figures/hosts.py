@@ -29,7 +29,7 @@ def chart(frame: pl.DataFrame) -> AnyChart:
     hosts = sorted(set(frame["host"]), key=lambda host: (len(host), host))  # host-10 after host-9
     if not hosts:
         return marks.empty_plot("this campaign has no page loads", COLUMN_WIDTH - 60, 80)
-    scale = marks.reach(frame, least=(-1.0, 1.0), margin=0.1)
+    scale = marks.domain(frame, least=(-1.0, 1.0), margin=0.1)
     panels = []
     for panel in (_AGAINST_ALL, _AA):
         base = alt.Chart(width=(COLUMN_WIDTH - 110) // 2, height=max(60, 22 * len(hosts)))
@@ -37,7 +37,7 @@ def chart(frame: pl.DataFrame) -> AnyChart:
         y = marks.rows("host", hosts)
         if panel == _AA:
             y["axis"] = None
-        tooltip = marks.tips("host", value=panel, digits="+.2f", counted="observations")
+        tooltip = marks.tooltip("host", value=panel, digits="+.2f", counted="observations")
         layers = [
             marks.line_at(base, x=0),
             *marks.intervals(base, x, y, tooltip, {"color": alt.value(BLUE)}, size=60, width=2.2),

@@ -13,7 +13,7 @@ import altair as alt
 import polars as pl
 from altair.utils.schemapi import UndefinedType
 
-from crosslayer.figures.style import INK, LOOKS, MUTED, TEXT_PX, AnyChart, Look
+from crosslayer.figures.style import INK, MUTED, STYLES, TEXT_PX, AnyChart, Style
 
 Encodings = dict[str, Any]
 """Channels as `alt.Chart.encode` takes them."""
@@ -25,14 +25,14 @@ _OURS_ONLY = ("low:Q", "high:Q", "n:Q")
 # Telling series apart
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
+def styles(names: Iterable[str]) -> dict[str, Style]:
     """How the named series are drawn."""
-    return {name: LOOKS[name] for name in names}
+    return {name: STYLES[name] for name in names}
 
 
-def by(
+def encode_series(
     field: str,
-    looks: Mapping[str, Look],
+    styles: Mapping[str, Style],
     *channels: Literal["color", "shape", "dash", "offset"],
     columns: int | None = None,
     legend: bool = True,
@@ -43,21 +43,21 @@ def by(
     ----------
     field
         Column with the names of the series.
-    looks
-        Look of each, in the order of the legend.
+    styles
+        Style of each, in the order of the legend.
     channels
         What tells them apart; `offset` sets their dots beside each other within a row.
     columns
         Of the legend.
     """
-    order = list(looks)
+    order = list(styles)
     shown = _legend("dash" in channels, columns) if legend else None
     made: Encodings = {}
     for channel in channels:
         if channel == "offset":
             made["yOffset"] = alt.YOffset(f"{field}:N", sort=order, scale=alt.Scale(paddingOuter=0.6))
             continue
-        scale = alt.Scale(domain=order, range=[getattr(look, channel) for look in looks.values()])
+        scale = alt.Scale(domain=order, range=[getattr(style, channel) for style in styles.values()])
         name, kind = {
             "color": ("color", alt.Color),
             "shape": ("shape", alt.Shape),
@@ -78,7 +78,7 @@ def _legend(lines: bool, columns: int | None) -> alt.Legend:
     )
 
 
-def tips(
+def tooltip(
     *who: str, value: str, of: str = "median:Q", digits: str = ".2f", counted: str = "", more: Sequence[Any] = ()
 ) -> list[alt.Tooltip]:
     """A tooltip: what is shown, its value, the interval, and how many observations stand behind it.
@@ -128,7 +128,7 @@ def columns(field: str, order: Sequence[str], **axis: Any) -> alt.X:
     return alt.X(f"{field}:N", title=None, scale=alt.Scale(domain=list(order)), axis=shown)
 
 
-def reach(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> alt.Scale:
+def domain(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> alt.Scale:
     """From the least end of estimates and intervals to the greatest, with a margin, and at least so far."""
     ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
     return alt.Scale(domain=[min(least[0], ends[0] - margin), max(least[1], ends[1] + margin)], nice=False)
@@ -137,7 +137,7 @@ def reach(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> 
 # Marks
 
 
-def of(base: alt.Chart, source: str) -> alt.Chart:
+def rows_from(base: alt.Chart, source: str) -> alt.Chart:
     """The rows of one source: measured, published, expected."""
     chart: alt.Chart = base.transform_filter(alt.datum.source == source)
     return chart
@@ -148,7 +148,7 @@ def intervals(
     x: alt.X,
     y: alt.Y | alt.Value,
     tooltip: Sequence[Any],
-    look: Encodings,
+    encodings: Encodings,
     *,
     upright: bool = False,
     ends: tuple[str, str] = ("low", "high"),
@@ -165,7 +165,7 @@ def intervals(
         The rows, which may lack the interval.
     x, y
         Where a dot stands; the interval goes along x, or along y where it is `upright`.
-    tooltip, look
+    tooltip, encodings
         From `tips` and `by`.
     ends
         Columns of the interval.
@@ -174,7 +174,7 @@ def intervals(
     clip
         Ends at the frame of the plot.
     style
-        Of both marks, e.g. a colour where `look` has none.
+        Of both marks, e.g. a colour if `encodings` has none.
     """
     low, high = ends
     along, across, fixed = ("y", "x", x) if upright else ("x", "y", y)
@@ -182,41 +182,49 @@ def intervals(
     start["shorthand"] = f"{low}:Q"
     bar = base.transform_filter(f"datum.{low} != null").mark_rule(strokeWidth=width, clip=clip, **style)
     dot = base.mark_point(filled=True, size=size, opacity=1, clip=clip, **style)
-    shapeless = {name: channel for name, channel in look.items() if name != "shape"}
+    shapeless = {name: channel for name, channel in encodings.items() if name != "shape"}
     span = {along: start, f"{along}2": f"{high}:Q", across: fixed}
-    return [bar.encode(**span, **shapeless, tooltip=tooltip), dot.encode(x=x, y=y, **look, tooltip=tooltip)]
+    return [bar.encode(**span, **shapeless, tooltip=tooltip), dot.encode(x=x, y=y, **encodings, tooltip=tooltip)]
 
 
-def hollow(
-    base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], look: Encodings, *, size: int = 58, **style: Any
+def published_points(
+    base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings, *, size: int = 58, **style: Any
 ) -> alt.Chart:
     """Published values beside ours; their tooltip is ours without interval and count."""
     shown = [tip for tip in tooltip if tip["shorthand"] not in _OURS_ONLY]
-    point: alt.Chart = of(base, "published").mark_point(filled=False, size=size, strokeWidth=1.2, opacity=1, **style)
-    return point.encode(x=x, y=y, **look, tooltip=shown)
+    point: alt.Chart = rows_from(base, "published").mark_point(
+        filled=False, size=size, strokeWidth=1.2, opacity=1, **style
+    )
+    return point.encode(x=x, y=y, **encodings, tooltip=shown)
 
 
 def ticks(
-    base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], look: Encodings | None = None, *, color: str = MUTED
+    base: alt.Chart,
+    x: alt.X,
+    y: alt.Y,
+    tooltip: Sequence[Any],
+    encodings: Encodings | None = None,
+    *,
+    color: str = MUTED,
 ) -> alt.Chart:
     """Upright ticks at what is expected, or at a quantile."""
     tick: alt.Chart = base.mark_tick(thickness=2, size=12, color=color)
-    return tick.encode(x=x, y=y, **(look or {}), tooltip=tooltip)
+    return tick.encode(x=x, y=y, **(encodings or {}), tooltip=tooltip)
 
 
-def trend(base: alt.Chart, x: alt.X, y: alt.Y, look: Encodings, **style: Any) -> alt.Chart:
+def trend(base: alt.Chart, x: alt.X, y: alt.Y, encodings: Encodings, **style: Any) -> alt.Chart:
     """A line through the values of each series."""
     line: alt.Chart = base.mark_line(**({"strokeWidth": 1.6} | style))
-    return line.encode(x=x, y=y, **look)
+    return line.encode(x=x, y=y, **encodings)
 
 
-def histogram(base: alt.Chart, x: alt.X, end: str, y: alt.Y, tooltip: Sequence[Any], look: Encodings) -> alt.Chart:
+def histogram(base: alt.Chart, x: alt.X, end: str, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings) -> alt.Chart:
     """Bars from x to the column `end`, standing on 0."""
     bars: alt.Chart = base.mark_bar(binSpacing=0)
-    return bars.encode(x=x, x2=f"{end}:Q", y=y, y2=alt.datum(0), **look, tooltip=tooltip)
+    return bars.encode(x=x, x2=f"{end}:Q", y=y, y2=alt.datum(0), **encodings, tooltip=tooltip)
 
 
-class Text(NamedTuple):
+class CellText(NamedTuple):
     """A text in each cell of a heat map."""
 
     text: str | alt.Text
@@ -226,7 +234,7 @@ class Text(NamedTuple):
     weight: Literal["normal", "bold"] = "normal"
 
 
-def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: Text, stroke: str = "white") -> AnyChart:
+def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: CellText, stroke: str = "white") -> AnyChart:
     """Shaded cells with their numbers; `base` has the axes, from `columns` and `rows`."""
     written = [
         base.mark_text(fontSize=text.size, dy=text.dy, fontWeight=text.weight).encode(text=text.text, color=text.ink)
@@ -272,20 +280,22 @@ def multiples(
     return alt.FacetChart(spec=plot, facet=alt.FacetMapping(row=row, column=column), spacing=spacing)
 
 
-def across(field: str, order: Sequence[str], **header: Any) -> alt.Column:
+def facet_columns(field: str, order: Sequence[str], **header: Any) -> alt.Column:
     """A plot for each name, side by side."""
     return alt.Column(f"{field}:N", sort=list(order), title=None, header=alt.Header(**header))
 
 
-def down(field: str, order: Sequence[str], *, title: str | None = None, **header: Any) -> alt.Row:
+def facet_rows(field: str, order: Sequence[str], *, title: str | None = None, **header: Any) -> alt.Row:
     """A plot for each name, below each other."""
     return alt.Row(f"{field}:N", sort=list(order), title=title, header=alt.Header(**header))
 
 
 def heading(text: str, *, bold: bool = True, frame: Literal["group", "bounds"] = "group") -> alt.TitleParams:
     """Title of one plot of several."""
-    look: dict[str, Any] = {"fontWeight": "bold", "color": INK} if bold else {"fontWeight": "normal", "color": MUTED}
-    return alt.TitleParams(text, anchor="start", frame=frame, fontSize=TEXT_PX, offset=4, **look)
+    encodings: dict[str, Any] = (
+        {"fontWeight": "bold", "color": INK} if bold else {"fontWeight": "normal", "color": MUTED}
+    )
+    return alt.TitleParams(text, anchor="start", frame=frame, fontSize=TEXT_PX, offset=4, **encodings)
 
 
 def empty_plot(text: str, width: int, height: int = 120) -> AnyChart:

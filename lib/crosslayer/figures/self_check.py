@@ -66,7 +66,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     x = alt.X("x:Q", title="PLT, one minus the other (%)", scale=scale, axis=alt.Axis(tickCount=7))
     y = marks.rows("series", series, labelExpr="split(datum.label, ': ')")
-    tooltip = marks.tips("kind", "series", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
+    tooltip = marks.tooltip("kind", "series", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
     base = alt.Chart(width=width, height=44 * len(series))
     median = base.transform_filter(alt.datum.kind == "pooled")
     pairs = base.transform_filter(alt.datum.kind == "pair").mark_tick(clip=True, color=BLUE, opacity=0.45, height=14)

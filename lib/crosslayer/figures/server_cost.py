@@ -40,22 +40,24 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
 
 def chart(frame: pl.DataFrame) -> AnyChart:
     """CPU time and memory against the rate, a column for each server; rates that were not held are hollow."""
-    look = marks.by("series", marks.looks(name for name in TRANSPORTS if name in set(frame["series"])), "color", "dash")
-    color = {"color": look["color"]}
+    encodings = marks.encode_series(
+        "series", marks.styles(name for name in TRANSPORTS if name in set(frame["series"])), "color", "dash"
+    )
+    color = {"color": encodings["color"]}
     x = alt.X("rate:Q", title="Queries per second", axis=alt.Axis(values=sorted(set(frame["rate"])), format="~s"))
     numbers = [alt.Tooltip(f"{name}:Q", title=title) for name, title in _QUANTITIES.items()]
-    tooltip = marks.tips("server", "series", "held", value="rate", of="rate:Q", digits="~s", more=numbers)
+    tooltip = marks.tooltip("server", "series", "held", value="rate", of="rate:Q", digits="~s", more=numbers)
     base = alt.Chart(width=270, height=150)
     held, missed = (base.transform_filter(f"datum.held == {value}") for value in ("true", "false"))
     panels = []
     for quantity, title in _QUANTITIES.items():
         y = alt.Y(f"{quantity}:Q", title=title, scale=alt.Scale(zero=True))
         layers = [
-            marks.trend(base, x, y, look),
+            marks.trend(base, x, y, encodings),
             held.mark_point(size=34, filled=True, opacity=1).encode(x=x, y=y, **color, tooltip=tooltip),
             missed.mark_point(size=34, fill="white", opacity=1).encode(x=x, y=y, **color, tooltip=tooltip),
         ]
-        panels.append(marks.multiples(layers, column=marks.across("server", [*SERVERS.values()]), spacing=16))
+        panels.append(marks.multiples(layers, column=marks.facet_columns("server", [*SERVERS.values()]), spacing=16))
     plot: AnyChart = alt.vconcat(*panels, spacing=18)
     plot.data = frame
     return plot

@@ -22,7 +22,7 @@ SOLID, LONG, SHORT, WIDE, CHAIN, DOUBLE = [1, 0], [7, 2], [3, 1.5], [4, 4], [7, 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Style:
     """How a series is drawn in every figure."""
 
     color: str
@@ -31,19 +31,19 @@ class Look:
 
 
 TRANSPORTS = {
-    "DoUDP": Look(GREY, "diamond", CHAIN),
-    "DoTCP": Look(PURPLE, "square", WIDE),
-    "DoT": Look(BROWN, "triangle-up", DOUBLE),
-    "DoH": Look(RED, "triangle-down", LONG),
-    "DoH3": Look(GREEN, "cross", SHORT),
-    "DoQ": Look(BLUE, "circle", SOLID),
+    "DoUDP": Style(GREY, "diamond", CHAIN),
+    "DoTCP": Style(PURPLE, "square", WIDE),
+    "DoT": Style(BROWN, "triangle-up", DOUBLE),
+    "DoH": Style(RED, "triangle-down", LONG),
+    "DoH3": Style(GREEN, "cross", SHORT),
+    "DoQ": Style(BLUE, "circle", SOLID),
 }
 """Every transport by name: one colour, one shape and one dash in all figures."""
 
-EARLY_DATA = Look(GREEN, "triangle-up", SHORT)
+EARLY_DATA = Style(GREEN, "triangle-up", SHORT)
 """Whatever is sent as early data (0-RTT)."""
 
-COMBINATIONS: dict[str, Look] = {
+COMBINATIONS: dict[str, Style] = {
     "DoUDP + H3 1-RTT": TRANSPORTS["DoUDP"],
     "DoQ + H3 0-RTT": EARLY_DATA,
     "DoQ + H3 1-RTT": TRANSPORTS["DoQ"],
@@ -51,7 +51,7 @@ COMBINATIONS: dict[str, Look] = {
 }
 """Transport of DNS and handshake of HTTP/3: a combination looks as its transport, unless it has early data."""
 
-PARTS: dict[str, Look] = {
+PARTS: dict[str, Style] = {
     "DoUDP lookup": TRANSPORTS["DoUDP"],
     "DoQ handshake": TRANSPORTS["DoQ"],
     "DoQ query": TRANSPORTS["DoQ"],
@@ -61,21 +61,21 @@ PARTS: dict[str, Look] = {
 }
 """Parts of an exchange or a load."""
 
-_PAGES: dict[str, Look] = {
-    "example.org": Look(BLUE, "circle", SOLID),
-    "wikipedia.org": Look(BROWN, "square", CHAIN),
-    "instagram.com": Look(GREEN, "triangle-up", SHORT),
-    "long-document": Look(RED, "diamond", LONG),
+_PAGES: dict[str, Style] = {
+    "example.org": Style(BLUE, "circle", SOLID),
+    "wikipedia.org": Style(BROWN, "square", CHAIN),
+    "instagram.com": Style(GREEN, "triangle-up", SHORT),
+    "long-document": Style(RED, "diamond", LONG),
 }
-_OTHER_PAGE = Look(PURPLE, "cross", WIDE)
+_OTHER_PAGE = Style(PURPLE, "cross", WIDE)
 
 
-def page_looks(pages: Sequence[str]) -> dict[str, Look]:
+def page_styles(pages: Sequence[str]) -> dict[str, Style]:
     """How pages look where each is a series; those beyond the usual ones look alike."""
     return {page: _PAGES.get(page, _OTHER_PAGE) for page in pages}
 
 
-LOOKS: dict[str, Look] = {**TRANSPORTS, **COMBINATIONS, **PARTS}
+STYLES: dict[str, Style] = {**TRANSPORTS, **COMBINATIONS, **PARTS}
 
 PUBLISHED_DASH = [1, 2]
 

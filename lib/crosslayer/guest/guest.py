@@ -100,7 +100,7 @@ class Guest:
         if environment is None:
             environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         job = {
-            "words": list(command),
+            "command": list(command),
             "environment": [f"{name}={value}" for name, value in sorted({**environment, MARK: clock}.items())],
             "folder": str(Path.cwd()),
             "uid": os.geteuid(),
@@ -238,8 +238,9 @@ class Guest:
         with contextlib.suppress(OSError):
             while self.read_log():
                 pass
-        lines = self._log.decode(errors="replace").splitlines()
-        panics = [line for line in lines[:-5] if "panic" in line.lower()]  # a backtrace follows, longer than what is shown
+        # After a panic the kernel dumps its messages to its standard output; a backtrace follows the reason.
+        lines = (self._received + self._log).decode(errors="replace").splitlines()
+        panics = [line for line in lines[:-5] if "panic" in line.lower()]
         last_output = " | ".join(line for line in map(str.strip, panics + lines[-5:]) if line)
         return GuestDied(
             f"the guest ended with status {status}",

@@ -34,6 +34,7 @@ from crosslayer.metrics.intervals import (
 )
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
+from crosslayer.metrics.lookups import lookup_series
 from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Rounds, Sample, derived, drawn
 from crosslayer.metrics.rows import (
@@ -96,6 +97,7 @@ __all__ = [
     "line",
     "link_table",
     "loads_by_kind",
+    "lookup_series",
     "median",
     "medians",
     "moments",

@@ -17,7 +17,7 @@ from crosslayer.metrics.paced import paced
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.metrics.rows import ROUND, exchanges, page_loads
 from crosslayer.metrics.self_check import without_repetitions
-from crosslayer.vocabulary import Browser, Connection, Http3, Protocol, Resumption
+from crosslayer.vocabulary import BROWSERS, Browser, Connection, Http3, Protocol, Resumption
 
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
 
@@ -34,7 +34,7 @@ _KEYS = ("measure", "transport", "h3", "kind", "condition")
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ComparedCondition:
     """A duration, and the words by which its rows are told apart from others; empty where a word says nothing."""
 
     measure: str
@@ -60,8 +60,8 @@ class Condition:
 class Step:
     """Two conditions that differ in one word."""
 
-    condition: Condition
-    reference: Condition
+    condition: ComparedCondition
+    reference: ComparedCondition
     word: str
     """Which: a field of `Condition`."""
 
@@ -79,7 +79,8 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
     condition = pl.col("condition").replace("main", "")
-    others = {Browser.FIREFOX.value: "Firefox", Browser.CURL.value: "curl"}
+    others = {name: name for name in map(str, Browser)} | {name: one.title for name, one in BROWSERS.items()}
+    del others[Browser.CHROMIUM]
     other = pl.col("browser").replace_strict(others, default=None, return_dtype=pl.String)
     parts = [
         _rows(
@@ -113,20 +114,20 @@ def _rows(frame: pl.LazyFrame, value: pl.Expr, **keys: pl.Expr) -> pl.LazyFrame:
     ).filter(pl.col("value").is_not_null())
 
 
-def conditions(rows: pl.DataFrame) -> list[Condition]:
+def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
     """The conditions of `durations`, in the order in which their words are listed; other words follow by name."""
     listed = {"measure": (PLT, START, EXCHANGE, *EXPLAINS, PACED), "transport": tuple(Protocol)}
     listed |= {"kind": (*Resumption, *Connection), "h3": tuple(Http3)}
 
-    def rank(condition: Condition) -> list[tuple[int, str]]:
+    def rank(condition: ComparedCondition) -> list[tuple[int, str]]:
         keys = [(name, str(getattr(condition, name)).removeprefix("H3 ")) for name in _KEYS]
         orders = [(word, [str(one).upper() for one in listed.get(name, ())]) for name, word in keys]
         return [(order.index(word.upper()) if word.upper() in order else -1, word) for word, order in orders]
 
-    return sorted((Condition(*row) for row in rows.select(_KEYS).unique().iter_rows()), key=rank)
+    return sorted((ComparedCondition(*row) for row in rows.select(_KEYS).unique().iter_rows()), key=rank)
 
 
-def steps(of: Iterable[Condition]) -> list[Step]:
+def steps(of: Iterable[ComparedCondition]) -> list[Step]:
     """Each condition and, for each of its words, the first one that differs from it in this word only."""
     known = list(of)
     rows = []
@@ -138,7 +139,7 @@ def steps(of: Iterable[Condition]) -> list[Step]:
     return rows
 
 
-def values(rows: pl.DataFrame, condition: Condition) -> pl.DataFrame:
+def values(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
     """The rows of a condition; `page` is empty where the duration does not depend on it."""
     keys = {name: getattr(condition, name) for name in _KEYS}
     return _per_cell(rows.filter(**keys), condition)
@@ -178,7 +179,7 @@ def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFra
     return pl.DataFrame(schema=dict.fromkeys(cell, pl.String()))
 
 
-def _per_cell(rows: pl.DataFrame, condition: Condition) -> pl.DataFrame:
+def _per_cell(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
     # A lookup of its own is the same whatever page it is for.
     return rows if condition.measure in LOAD_MEASURES.values() else rows.with_columns(page=pl.lit(""))
 

@@ -16,7 +16,7 @@ from crosslayer.claims import Verdict
 from crosslayer.figures import Figure, FigureError
 from crosslayer.notebooks import figure_view, frames, session
 from crosslayer.notebooks.errors import NotebookError
-from crosslayer.notebooks.figure_view import FigureView, Text
+from crosslayer.notebooks.figure_view import AnswerText, FigureView
 from crosslayer.notebooks.measuring import measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root, fresh
 from crosslayer.studies import STUDIES
@@ -80,7 +80,7 @@ def open_campaign(
     return CampaignView(dataset, None if figures is None else fresh(figures), notice)
 
 
-class Tables:
+class CampaignTables:
     """The tables of a dataset as attributes, each a `polars.LazyFrame`: `tables.page_loads`."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -142,7 +142,7 @@ class CampaignView:
 
     def __init__(self, dataset: Dataset, folder: Path | None = None, notice: str = "") -> None:
         self.dataset = dataset
-        self.tables = Tables(dataset)
+        self.tables = CampaignTables(dataset)
         self._folder = folder
         self._notice = notice
         self._shown: dict[str, FigureView] = {}
@@ -177,7 +177,7 @@ class CampaignView:
             return FigureView(figure, self.dataset, error)
         return FigureView(figure, self.dataset, drawing)
 
-    def table(self, name: str) -> Text:
+    def table(self, name: str) -> AnswerText:
         """A figure's numbers: ours, their 95 % interval, and the published ones beside them; as a frame in `.rows`."""
         figure = self.figure(name)
         if figure.error:
@@ -186,7 +186,7 @@ class CampaignView:
             raise NotebookError("has no table", where=name, next_step="Show the figure; its CSV has every number.")
         return figure_view.table(figure.table)
 
-    def verdict(self, name: str) -> Text:
+    def verdict(self, name: str) -> AnswerText:
         """The answer to the question of a figure's study, in a sentence computed from its numbers."""
         figure = self.figure(name)
         if figure.error:
@@ -194,14 +194,16 @@ class CampaignView:
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
         virtual = self._drawer.verdict_virtual(figure.figure)
-        return Text(f"**Verdict.** {figure.verdict}" + (f"\n\n**By the virtual clock.** {virtual}" if virtual else ""))
+        return AnswerText(
+            f"**Verdict.** {figure.verdict}" + (f"\n\n**By the virtual clock.** {virtual}" if virtual else "")
+        )
 
-    def claims(self) -> Text:
+    def claims(self) -> AnswerText:
         """What became of the published results: those that this dataset measures, and how many of each verdict."""
         verdicts = report.check_claims(self.dataset)
         measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
-        return Text(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
+        return AnswerText(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
 
     def observations(self, claim: str) -> tuple[Observations, ...]:
         """The rows that a claim is judged by: `view.observations("T123")[0].frame.collect()`.
@@ -228,7 +230,7 @@ class CampaignView:
         """
         return frames.frame(self.dataset, measure)
 
-    def compared(self) -> Text:
+    def compared(self) -> AnswerText:
         """The claims whose verdict differs in another campaign of the study, and how many; campaign by campaign."""
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in paired_campaigns(self.dataset):
@@ -238,8 +240,8 @@ class CampaignView:
             shown += [figure_view.table(changed).data] if changed.height else []
             shown.append(f"{changed.height} of {both.height} verdicts differ. Other campaign: {other.caption}")
         if not shown:
-            return Text("There is no other campaign of this study.")
-        return Text("\n\n".join(shown), pl.concat(parts))
+            return AnswerText("There is no other campaign of this study.")
+        return AnswerText("\n\n".join(shown), pl.concat(parts))
 
     @cached_property
     def _drawer(self) -> report.Drawer:

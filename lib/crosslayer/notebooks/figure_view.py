@@ -15,7 +15,7 @@ from crosslayer.figures import Drawing, Figure, FigureError
 from crosslayer.figures.style import COLUMN_WIDTH
 
 
-class Text(Markdown):
+class AnswerText(Markdown):
     """Markdown that shows itself, with the rows it was made from."""
 
     def __init__(self, text: str, rows: pl.DataFrame | None = None) -> None:
@@ -85,14 +85,14 @@ def show_saved(png: Path, figure: Figure) -> None:
     display(Image(png.read_bytes(), width=width_px(figure), alt=figure.heading), caption(figure))
 
 
-def caption(figure: Figure) -> Text:
+def caption(figure: Figure) -> AnswerText:
     """What stands under a figure."""
-    return Text(f"**{figure.heading}.** {figure.caption}")
+    return AnswerText(f"**{figure.heading}.** {figure.caption}")
 
 
-def failure(error: str) -> Text:
+def failure(error: str) -> AnswerText:
     """What stands in place of a figure."""
-    return Text(f"> **This figure could not be drawn.** {error}")
+    return AnswerText(f"> **This figure could not be drawn.** {error}")
 
 
 def width_px(figure: Figure) -> int:
@@ -111,7 +111,7 @@ def top(dataset: Dataset, notice: str) -> str:
     return "\n".join(lines)
 
 
-def table(rows: pl.DataFrame) -> Text:
+def table(rows: pl.DataFrame) -> AnswerText:
     """A Markdown table; numbers with four significant digits, `–` where there is none."""
 
     def cell(value: Any) -> str:
@@ -123,4 +123,4 @@ def table(rows: pl.DataFrame) -> Text:
     head = " | ".join(name.replace("_", " ") for name in rows.columns)
     rule = " | ".join("---:" if name in right else "---" for name in rows.columns)
     body = [" | ".join(cell(value) for value in row) for row in rows.iter_rows()]
-    return Text("\n".join(f"| {line} |" for line in (head, rule, *body)), rows)
+    return AnswerText("\n".join(f"| {line} |" for line in (head, rule, *body)), rows)

@@ -20,7 +20,7 @@ from crosslayer.claims import Verdict
 from crosslayer.decode import choice
 from crosslayer.notebooks import figure_view, session
 from crosslayer.notebooks.errors import NotebookError
-from crosslayer.notebooks.figure_view import Text
+from crosslayer.notebooks.figure_view import AnswerText
 from crosslayer.notebooks.measuring import committed, measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root
 from crosslayer.report.files import saved_claims, saved_figures
@@ -99,7 +99,7 @@ class Run:
     _spent_s: float = 0.0
     """Time that the notebooks so far took, in seconds."""
 
-    def measure(self) -> Text:
+    def measure(self) -> AnswerText:
         """Measure a campaign of this size, unless a dataset was given, and say what is analysed.
 
         Where this machine cannot measure, the committed campaign is analysed instead, and every page says so.
@@ -114,7 +114,7 @@ class Run:
         elif self.campaign is None:
             self.campaign = committed(DEFAULT, self.root)
             self.notice = f"The study {DEFAULT} was not asked for, so its committed campaign is shown."
-        return Text(figure_view.top(self._dataset, self.notice))
+        return AnswerText(figure_view.top(self._dataset, self.notice))
 
     def notebook(self, name: str) -> None:
         """Run one notebook by papermill and show its figures; the executed copy goes to `build/notebooks`.
@@ -203,7 +203,7 @@ class Run:
         where = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         summary = self._summary(verdicts)
         print(f"{summary}\nFigures and claims on one page: {where}", flush=True)
-        display(Text(f"{summary}\n\nFigures and claims on one page: `{where}`"))
+        display(AnswerText(f"{summary}\n\nFigures and claims on one page: `{where}`"))
         if failed := [saved.error for saved in saved_figures(self.figures) if saved.error]:
             raise NotebookError(f"{len(failed)} could not be drawn: {' '.join(failed)}", where=str(where))
 

@@ -128,7 +128,7 @@ def read_recording(file: Path) -> Recording:
         raise PageError(
             f"cannot be read ({error.strerror})", where=str(file), next_step="Name a file that can be read."
         ) from error
-    attached = _beside(file)
+    attached = _files_of_folder(file)
     if content[:2] == b"\x1f\x8b":
         content = _gunzipped(content, file)
     elif content[:4] == b"PK\x03\x04":
@@ -143,7 +143,7 @@ def read_recording(file: Path) -> Recording:
     return recording_of(value, str(file), attached)
 
 
-def _beside(har: Path) -> _Attached:
+def _files_of_folder(har: Path) -> _Attached:
     """Files in the folder of a HAR, by names without a folder."""
 
     def read(name: str) -> bytes | None:

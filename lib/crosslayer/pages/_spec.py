@@ -177,16 +177,16 @@ def own_pages(path: Path) -> tuple[Path, ...]:
     PageError
         Where there is no page.
     """
-    found = (
+    folders = (
         (path,) if (path / SPEC_FILE).is_file() else tuple(file.parent for file in sorted(path.glob(f"*/{SPEC_FILE}")))
     )
-    if not found:
+    if not folders:
         raise PageError(
             "is neither a page nor a folder of pages",
             where=str(path),
             next_step=f"Add a {SPEC_FILE}, see sites/README.md",
         )
-    return tuple(folder.resolve() for folder in found)
+    return tuple(folder.resolve() for folder in folders)
 
 
 def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:

@@ -12,6 +12,7 @@ from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
 from crosslayer.report.confirmations import confirmations
 from crosslayer.report.files import ReportError, write
+from crosslayer.vocabulary import BROWSERS
 
 _BACKENDS = {"netem": "netem in the host's kernel", "uml": "netem in a User-Mode Linux guest"}
 
@@ -88,11 +89,7 @@ def overview(dataset: Dataset) -> dict[str, str]:
     campaign = dataset.campaign
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
-    versions = {
-        name: campaign.versions[name]
-        for name in ("chromium", "firefox", "libcurl", "server")
-        if name in campaign.versions
-    }
+    versions = {name: campaign.versions[name] for name in (*BROWSERS, "libcurl", "server") if name in campaign.versions}
     rows = {
         "Campaign": campaign.campaign,
         "Measured": _when(campaign.started, campaign.ended),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.packets import PacketsError
 from crosslayer.report.files import write
-from crosslayer.report.waterfall import Load, captured, waterfall
+from crosslayer.report.waterfall import WaterfallLoad, captured, waterfall
 
 _FOLDER = "loads"
 
@@ -46,6 +46,6 @@ def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _page(dataset: Dataset, folder: Path, load: Load) -> Path:
+def _page(dataset: Dataset, folder: Path, load: WaterfallLoad) -> Path:
     name = "-".join(load.file.relative_to(dataset.folder).with_suffix("").parts[1:])
     return folder / dataset.campaign.study / _FOLDER / f"{name}.html"

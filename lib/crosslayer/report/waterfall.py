@@ -176,7 +176,7 @@ def waterfall(file: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class WaterfallLoad:
     """A captured load."""
 
     file: Path
@@ -186,7 +186,7 @@ class Load:
     """What it was measured under, by column of its table."""
 
 
-def captured(folder: Path) -> list[Load]:
+def captured(folder: Path) -> list[WaterfallLoad]:
     """The loads whose packets are below a folder, by link and page the slowest first."""
     collected = []
     for file in folder.rglob(f"*{PACKETS}"):
@@ -200,9 +200,11 @@ def captured(folder: Path) -> list[Load]:
         table = TABLES.get(about.table) if about else None
         keys = [column.name for column in table.columns if column.key] if table else []
         conditions = {key: row[key] for key in keys if isinstance(row.get(key), str | int)}
-        collected.append(Load(file, next((length for length in lengths if length is not None), None), conditions))
+        collected.append(
+            WaterfallLoad(file, next((length for length in lengths if length is not None), None), conditions)
+        )
 
-    def offset(load: Load) -> tuple[str, str, float, Path]:
+    def offset(load: WaterfallLoad) -> tuple[str, str, float, Path]:
         link, page = (str(load.conditions.get(name, "")) for name in ("link", "page"))
         return link, page, -(load.length_ms or 0.0), load.file
 

@@ -84,17 +84,17 @@ def _chart(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
     first = frame.group_by("label").agg(pl.col("median").filter(pl.col("measure") == _SHOWN[0]).min())
     order = first.sort("median", "label")["label"].to_list()
-    looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
+    styles = {name: encodings for name, encodings in TRANSPORTS.items() if name in set(frame["transport"])}
     panels = []
     for number, measure in enumerate(_SHOWN):
-        base = alt.Chart(width=(TEXT_WIDTH - _MARGIN_PX) // 2, height=max(60, _ROW_PX * len(looks) * len(order) // 2))
+        base = alt.Chart(width=(TEXT_WIDTH - _MARGIN_PX) // 2, height=max(60, _ROW_PX * len(styles) * len(order) // 2))
         x = alt.X("median:Q", title=f"{measure} (ms)", axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=True))
         y = marks.rows("label", order)
         if number:
             y["axis"] = None
-        tooltip = marks.tips("label", "transport", value="ms", counted="rounds", more=[alt.Tooltip("flags:N")])
-        look = marks.by("transport", looks, "color", "shape", "offset", legend=number == 0)
-        layers = marks.intervals(base, x, y, tooltip, look)
+        tooltip = marks.tooltip("label", "transport", value="ms", counted="rounds", more=[alt.Tooltip("flags:N")])
+        encodings = marks.encode_series("transport", styles, "color", "shape", "offset", legend=number == 0)
+        layers = marks.intervals(base, x, y, tooltip, encodings)
         panels.append(alt.layer(*layers).transform_filter(alt.datum.measure == measure))
     plot: AnyChart = alt.hconcat(*panels, spacing=14)
     plot.data = frame

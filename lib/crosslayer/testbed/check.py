@@ -316,7 +316,7 @@ def check(
             trace_late_down_ms=trace.late_ms.get("down"),
             trace_late_up_ms=trace.late_ms.get("up"),
         )
-    if not profile.loss_percent and not any(profile.queues()):
+    if profile.arriving == 1 and not any(profile.queues()):
         faults += [
             f"{name}link lost {lost:.1%} of a train"
             for name, lost in (("down", lost_down), ("up", lost_up))
@@ -359,7 +359,7 @@ def fewest_probes(profile: Profile) -> int:
 
     Each probe crosses the link twice. Four standard deviations below the expected number are allowed.
     """
-    share = (1 - profile.loss_percent / 100) ** 2
+    share = profile.arriving**2
     return max(1, math.ceil(PROBES * share - 4 * math.sqrt(PROBES * share * (1 - share))))
 
 

@@ -90,7 +90,7 @@ def measure_trace(
     assert course is not None
     course_format = replay_format(course, profile)
     playing.play(time.time_ns())  # routing packets through the replay program takes a moment
-    exact = not (profile.loss_percent or profile.jitter_ms or profile.reorder_percent)
+    exact = profile.arriving == 1 and not (profile.jitter_ms or profile.reorder_percent)
     for name, line, before_ms, after_ms in (
         ("down", course.down, delays_ms[0], 0.0),
         ("up", course.up, 0.0, delays_ms[1]),
@@ -156,7 +156,7 @@ class _Stretch:
         most_extra_ns = max(self.replayed["delay"]["extra_ns"]) if self.replayed["delay"] else 0
         early_ns = self.before_ns + most_extra_ns
         start_ns = round((self.playing.offset_ms + _BEGIN_MS) * 1e6) + early_ns
-        offered = frame * (1 - self.profile.loss_percent / 100) / _OFFERED
+        offered = frame * self.profile.arriving / _OFFERED
         ahead = min(_AHEAD_FRAMES, max(1, self.profile.queue_packets // 2))
         end_ns, already, due = start_ns + round(STRETCH_MS * 1e6), schedule.deliverable(start_ns), []
         for number in range(_MOST_FRAMES):
@@ -170,7 +170,7 @@ class _Stretch:
             round(ns / 1e6) * 1_000_000 + 500_000 for ns in (start_ns + most_extra_ns + 5_000_000, end_ns)
         )
         came = sum(first_ns < when - self.after_ns - epoch_ns <= last_ns for when in arrived.values())
-        kept = 1 - self.profile.loss_percent / 100 if self.name == "up" else 1.0
+        kept = self.profile.arriving if self.name == "up" else 1.0
         per_mbit = (last_ns - first_ns) / 8e3
         nominal = (schedule.deliverable(last_ns) - schedule.deliverable(first_ns)) * kept / per_mbit
         return nominal, came * frame / per_mbit, list(self._extra_delays_ms(schedule, sent, arrived, FRAME_BYTES))

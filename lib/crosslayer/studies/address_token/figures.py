@@ -8,10 +8,10 @@ from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.comparison import POOLED, Comparison
 from crosslayer.figures.sentences import holds, row, with_interval
-from crosslayer.figures.style import CHAIN, EARLY_DATA, GREY, LONG, RED, Look
+from crosslayer.figures.style import CHAIN, EARLY_DATA, GREY, LONG, RED, Style
 
 _FULL, _WITH, _WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
-_LOOKS = {_FULL: Look(GREY, "square", CHAIN), _WITH: EARLY_DATA, _WITHOUT: Look(RED, "triangle-down", LONG)}
+_STYLES = {_FULL: Style(GREY, "square", CHAIN), _WITH: EARLY_DATA, _WITHOUT: Style(RED, "triangle-down", LONG)}
 _DOCUMENT = "document complete"
 _WORTH = "without minus with token"
 
@@ -48,7 +48,7 @@ FIGURES = (
         measures={_DOCUMENT: "response_end_ms", "PLT": "plt_ms"},
         differences={_WORTH: (_WITHOUT, _WITH)},
         pooled=["page"],
-        styles=_LOOKS,
+        styles=_STYLES,
         axis="Document complete (multiples of the RTT)",
         least=(0.8, 2.4),
         empty="no page loads of this study",

@@ -22,7 +22,7 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
-    Look,
+    Style,
     link_title,
     with_titles,
 )
@@ -115,15 +115,17 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("from_ms:Q", title="Beyond the RTT (ms)", scale=alt.Scale(domain=[-0.5, _LAST_MS], nice=False))
     y = alt.Y("percent:Q", title=None, axis=alt.Axis(tickCount=2, grid=False, labelExpr=_NO_ZERO))
     bounds = [alt.Tooltip("from_ms:Q", title="from, ms"), alt.Tooltip("to_ms:Q", title="to, ms")]
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "protocol", value="share, %", of="percent:Q", digits=".1f", more=[*bounds, _RESPONSES]
     )
-    look = marks.by("protocol", TRANSPORTS, "color", legend=False)
-    bars = marks.histogram(alt.Chart(width=136, height=42), x, "to_ms", y, tooltip, look)
-    row = marks.down(
+    encodings = marks.encode_series("protocol", TRANSPORTS, "color", legend=False)
+    bars = marks.histogram(alt.Chart(width=136, height=42), x, "to_ms", y, tooltip, encodings)
+    row = marks.facet_rows(
         "protocol", [*TRANSPORTS], labelAngle=0, labelAlign="left", labelPadding=4, title="Share of responses (%)"
     )
-    chart: AnyChart = marks.multiples([bars], row=row, column=marks.across("link_title", _shown(frame)), spacing=7)
+    chart: AnyChart = marks.multiples(
+        [bars], row=row, column=marks.facet_columns("link_title", _shown(frame)), spacing=7
+    )
     chart.data = with_titles(frame)
     return chart
 
@@ -250,8 +252,8 @@ _NO_ZERO = "datum.value ? datum.label : ''"
 _RESPONSES = alt.Tooltip("n:Q", title="responses")
 _DECADES: dict[str, list[float]] = {"log": [0.01, 0.1, 1, 10, 100, 1000], "symlog": [0, 1, 10, 100, 1000]}
 _KEPT = {
-    "kept": Look(BLUE, "circle", SOLID),
-    "closed after every query": Look(RED, "square", LONG),
+    "kept": Style(BLUE, "circle", SOLID),
+    "closed after every query": Style(RED, "square", LONG),
     "closed, 0-RTT": EARLY_DATA,
 }
 
@@ -278,25 +280,25 @@ def dots(
     y = marks.rows("protocol", [*TRANSPORTS], grid=True)
     several = "connection" in rows.columns
     if several:  # their values may be equal: they stand beside each other
-        look = marks.by("connection", _KEPT, "color", "shape", "offset")
+        encodings = marks.encode_series("connection", _KEPT, "color", "shape", "offset")
     else:
-        look = marks.by("protocol", TRANSPORTS, "color", "shape", legend=False)
+        encodings = marks.encode_series("protocol", TRANSPORTS, "color", "shape", legend=False)
     who = ("link_title", "protocol", "connection") if several else ("link_title", "protocol")
     interval = [alt.Tooltip(f"{name}:Q", format=".3f", title=end) for name, end in zip(ends, _ENDS, strict=True)]
-    tooltip = marks.tips(*who, value=title, of=f"{value}:Q", digits=".3f", more=[*interval, _RESPONSES])
+    tooltip = marks.tooltip(*who, value=title, of=f"{value}:Q", digits=".3f", more=[*interval, _RESPONSES])
     base = alt.Chart(width=width, height=210 if several else 150)
-    measured = marks.of(base, "measured")
+    measured = marks.rows_from(base, "measured")
     layers = [
-        *marks.intervals(measured, x, y, tooltip, look, ends=(ends[0], ends[1])),
-        marks.hollow(base, x, y, tooltip[: len(who) + 1], {}, size=70, shape="diamond", color=INK),
+        *marks.intervals(measured, x, y, tooltip, encodings, ends=(ends[0], ends[1])),
+        marks.published_points(base, x, y, tooltip[: len(who) + 1], {}, size=70, shape="diamond", color=INK),
     ]
     if tick:
-        further = marks.tips(*who, value=f"{tick}, ms", of=f"{tick}:Q")
+        further = marks.tooltip(*who, value=f"{tick}, ms", of=f"{tick}:Q")
         layers.append(marks.ticks(measured, alt.X(f"{tick}:Q", scale=span), y, further, color=INK))
     if band:
         sides = base.transform_calculate(left=f"-datum.{band}").mark_bar(color=MUTED, opacity=0.18, height=25)
         layers.insert(0, sides.encode(alt.X("left:Q", scale=span), y, x2=f"{band}:Q"))
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", _shown(rows)), spacing=20)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", _shown(rows)), spacing=20)
     chart.data = with_titles(rows)
     return chart.resolve_scale(x="independent") if linear else chart
 

@@ -243,7 +243,7 @@ class Authoritative(Measurer):
         """One: everything is loaded at the same time."""
         return [LOAD]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """The table; which transport it is differs from row to row."""
         return "paced_queries", {}
 

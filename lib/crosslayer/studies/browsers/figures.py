@@ -20,18 +20,19 @@ from crosslayer.figures.style import (
     SOLID,
     TEXT_WIDTH,
     AnyChart,
-    Look,
+    Style,
     link_title,
     with_titles,
 )
+from crosslayer.vocabulary import BROWSERS, Browser
 
-_BROWSERS = {"chromium": "Chromium", "firefox": "Firefox"}
+_BROWSERS = {name: BROWSERS[name].title for name in (Browser.CHROMIUM, Browser.FIREFOX)}
 _HANDSHAKES = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
-_LOOKS = {
-    "Chromium, H3 1-RTT": Look(GREY, "square", SOLID),
+_STYLES = {
+    "Chromium, H3 1-RTT": Style(GREY, "square", SOLID),
     "Chromium, H3 0-RTT": EARLY_DATA,
-    "Firefox, H3 1-RTT": Look(RED, "diamond", LONG),
-    "Firefox, H3 0-RTT": Look(BLUE, "circle", SOLID),
+    "Firefox, H3 1-RTT": Style(RED, "diamond", LONG),
+    "Firefox, H3 0-RTT": Style(BLUE, "circle", SOLID),
 }
 _SAVES = "{}: 1-RTT minus 0-RTT"
 _LATER = "{}: Firefox minus Chromium"
@@ -42,7 +43,7 @@ _EXCHANGES = {("DoUDP", "none"): "DoUDP", ("DoQ", "none"): "DoQ", ("DoQ", "early
 _BASELINE = "DoUDP + H3 1-RTT"
 _VISITS = {
     "DoQ + H3 1-RTT": COMBINATIONS["DoQ + H3 1-RTT"],
-    "DoUDP + H3 0-RTT": Look(RED, "diamond", LONG),
+    "DoUDP + H3 0-RTT": Style(RED, "diamond", LONG),
     "DoQ 0-RTT + H3 0-RTT": EARLY_DATA,
 }
 """A first visit with encrypted DNS, a return without, and a return on which all is encrypted and early data."""
@@ -113,12 +114,12 @@ def visits(frame: pl.DataFrame) -> AnyChart:
     pages = sorted(shown["page"].unique())
     rows = list(shown["row"].unique(maintain_order=True))
     x = alt.X("increase_percent:Q", title="PLT against DoUDP + H3 1-RTT (%)", axis=alt.Axis(tickCount=5))
-    look = marks.by("combination", _VISITS, "color", "shape", "offset", columns=2)
+    encodings = marks.encode_series("combination", _VISITS, "color", "shape", "offset", columns=2)
     column, word = "increase_percent:Q", "PLT against the baseline, %"
-    tooltip = marks.tips("page", "row", "combination", value=word, of=column, digits="+.1f", counted="rounds")
+    tooltip = marks.tooltip("page", "row", "combination", value=word, of=column, digits="+.1f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 190) // len(pages), height=30 * len(rows))
-    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, marks.rows("row", rows), tooltip, look)]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("page", pages), spacing=14)
+    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, marks.rows("row", rows), tooltip, encodings)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("page", pages), spacing=14)
     chart.data = shown
     return chart
 
@@ -153,7 +154,7 @@ FIGURES = (
         measures={_PLT: "plt_ms", _START: "response_start_ms"},
         differences=_DIFFERENCES,
         pooled=[],
-        styles=_LOOKS,
+        styles=_STYLES,
         axis="PLT (multiples of the RTT)",
         least=(1.0, 3.0),
         empty="no page loads of this study",

@@ -32,7 +32,7 @@ _VISIT_BROUGHT = {
     "ticket": "with a ticket",
     "ticket and token": "with both",
 }
-_VISIT_LOOKS = {"two connections": TRANSPORTS["DoQ"], "one connection": TRANSPORTS["DoH3"]}
+_VISIT_STYLES = {"two connections": TRANSPORTS["DoQ"], "one connection": TRANSPORTS["DoH3"]}
 _LARGEST_KB = 23
 _HEIGHT = 104
 _TODAY, _POST_QUANTUM = 1248, 14724
@@ -94,27 +94,27 @@ def sizes(frame: pl.DataFrame) -> AnyChart:
         scale=alt.Scale(domain=[0, _LARGEST_KB], nice=False),
         axis=alt.Axis(values=[0, 5, 10, 15, 20], format="d"),
     )
-    reach = marks.reach(ours, least=(1.8, 4.2), margin=0.15)
+    reach = marks.domain(ours, least=(1.8, 4.2), margin=0.15)
     y = alt.Y("median:Q", title="Exchange (RTT)", scale=reach, axis=alt.Axis(tickCount=4, format="d"))
-    look = marks.by("protocol", marks.looks(_ENCRYPTED), "color", "shape")
+    encodings = marks.encode_series("protocol", marks.styles(_ENCRYPTED), "color", "shape")
     size = alt.Tooltip("kb:Q", format=".3f", title="certificate, kB")
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "brought", "protocol", value="exchange, RTT", digits=".3f", counted="exchanges", more=[size]
     )
     base = alt.Chart(width=(TEXT_WIDTH - 130) // 3, height=_HEIGHT)
-    expected, measured = marks.of(base, "expected"), marks.of(base, "measured")
+    expected, measured = marks.rows_from(base, "expected"), marks.rows_from(base, "measured")
     layers = [
         expected.mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=x),
         expected.mark_text(align="left", dx=3, fontSize=TEXT_PX - 1, color=INK).encode(
             x=x, y=alt.value(_HEIGHT - 8), text="label:N"
         ),
-        marks.trend(measured, x, y, {"color": look["color"]}),
-        *marks.intervals(measured, x, y, tooltip, look, upright=True, size=26),
+        marks.trend(measured, x, y, {"color": encodings["color"]}),
+        *marks.intervals(measured, x, y, tooltip, encodings, upright=True, size=26),
     ]
     chart: AnyChart = marks.multiples(
         layers,
-        column=marks.across("brought", [*_BROUGHT.values()]),
-        row=marks.down("link_title", links),
+        column=marks.facet_columns("brought", [*_BROUGHT.values()]),
+        row=marks.facet_rows("link_title", links),
         spacing=14,
     )
     chart.data = with_titles(shown)
@@ -188,14 +188,14 @@ def steps_chart(frame: pl.DataFrame) -> AnyChart:
         axis=alt.Axis(values=[0, 4, 8, 12, 16], format="d"),
     )
     y = marks.rows("protocol", _ENCRYPTED)
-    tooltip = marks.tips("link_title", "protocol", "source", value="kB", digits=".3f", counted="searches")
-    look = marks.by("protocol", marks.looks(_ENCRYPTED), "color", "shape", legend=False)
+    tooltip = marks.tooltip("link_title", "protocol", "source", value="kB", digits=".3f", counted="searches")
+    encodings = marks.encode_series("protocol", marks.styles(_ENCRYPTED), "color", "shape", legend=False)
     base = alt.Chart(width=COLUMN_WIDTH - 110, height=70)
     layers = [
-        marks.ticks(marks.of(base, "expected"), x, y, tooltip, color=INK),
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look),
+        marks.ticks(marks.rows_from(base, "expected"), x, y, tooltip, color=INK),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings),
     ]
-    chart: AnyChart = marks.multiples(layers, row=marks.down("link_title", links), spacing=8)
+    chart: AnyChart = marks.multiples(layers, row=marks.facet_rows("link_title", links), spacing=8)
     chart.data = with_titles(shown)
     return chart
 
@@ -249,22 +249,22 @@ def visits_chart(frame: pl.DataFrame) -> AnyChart:
         scale=alt.Scale(domain=[0, _LARGEST_KB], nice=False),
         axis=alt.Axis(values=[0, 5, 10, 15, 20], format="d"),
     )
-    reach = marks.reach(shown, least=(1.8, 6.4), margin=0.2)
+    reach = marks.domain(shown, least=(1.8, 6.4), margin=0.2)
     y = alt.Y("median:Q", title="Document (RTT)", scale=reach, axis=alt.Axis(tickCount=5, format="d"))
-    look = marks.by("connections", _VISIT_LOOKS, "color", "shape")
+    encodings = marks.encode_series("connections", _VISIT_STYLES, "color", "shape")
     size = alt.Tooltip("kb:Q", format=".3f", title="certificate, kB")
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "brought", "connections", value="document, RTT", digits=".3f", counted="visits", more=[size]
     )
     base = alt.Chart(width=(TEXT_WIDTH - 150) // 4, height=_HEIGHT)
     layers = [
-        marks.trend(base, x, y, {"color": look["color"]}),
-        *marks.intervals(base, x, y, tooltip, look, upright=True, size=26),
+        marks.trend(base, x, y, {"color": encodings["color"]}),
+        *marks.intervals(base, x, y, tooltip, encodings, upright=True, size=26),
     ]
     chart: AnyChart = marks.multiples(
         layers,
-        column=marks.across("brought", [*_VISIT_BROUGHT.values()]),
-        row=marks.down("link_title", links),
+        column=marks.facet_columns("brought", [*_VISIT_BROUGHT.values()]),
+        row=marks.facet_rows("link_title", links),
         spacing=14,
     )
     chart.data = with_titles(shown)

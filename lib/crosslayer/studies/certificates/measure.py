@@ -48,7 +48,7 @@ class Brought(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CertificateKind:
     """One kind of exchange."""
 
     protocol: Protocol
@@ -76,8 +76,8 @@ class Kind:
 
 _ON_TCP, _ON_QUIC = (Protocol.DOT, Protocol.DOH), (Protocol.DOQ, Protocol.DOH3)
 KINDS = (
-    *(Kind(protocol, brought) for protocol in _ON_TCP for brought in (Brought.NEITHER, Brought.TICKET)),
-    *(Kind(protocol, brought) for protocol in _ON_QUIC for brought in Brought),
+    *(CertificateKind(protocol, brought) for protocol in _ON_TCP for brought in (Brought.NEITHER, Brought.TICKET)),
+    *(CertificateKind(protocol, brought) for protocol in _ON_QUIC for brought in Brought),
 )
 _EXCHANGES = {
     f"{kind}, {size}": (kind, size)
@@ -94,7 +94,7 @@ _VISITS = {
 }
 
 
-class Certificates(Measurer):
+class CertificateSizes(Measurer):
     """DNS exchanges with a server that shows certificates of any size."""
 
     def __init__(self, bench: RoundContext) -> None:
@@ -110,7 +110,7 @@ class Certificates(Measurer):
         """Every kind of exchange and of visit with its sizes, and the searches."""
         return [*_EXCHANGES, *_SEARCHES, *_VISITS]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         if condition in _SEARCHES:
             return "dns_exchanges", _SEARCHES[condition].columns(None)
@@ -148,7 +148,7 @@ class Certificates(Measurer):
         kind, size = _EXCHANGES[condition]
         return {"dns_exchanges": [row | self._exchange(kind, size, name)]}
 
-    def _search(self, kind: Kind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
+    def _search(self, kind: CertificateKind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
         """Exchanges that halve the range of sizes until the step is between two that are close to each other.
 
         It ends where one fails, and after two where there is no step between the smallest and the largest.
@@ -173,7 +173,7 @@ class Certificates(Measurer):
                 return
             size = (low + high) // 2
 
-    def _exchange(self, kind: Kind, size: int, name: str) -> dict[str, Any]:
+    def _exchange(self, kind: CertificateKind, size: int, name: str) -> dict[str, Any]:
         """One exchange with a certificate of this size, after one for ticket or token where it brings them."""
         server, sessions = self.bench.server, dns.SessionStore()
         server.set_certificate(size)
@@ -191,4 +191,4 @@ class Certificates(Measurer):
         return columns
 
 
-MEASURER = Certificates
+MEASURER = CertificateSizes

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.study import Paper, Section, Study
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Options:
     primed as for 0-RTT and its ticket refused. 0: none."""
 
 
+TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 """Links of the paper by ascending RTT."""
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
@@ -28,7 +30,7 @@ _WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
 STUDY = Study(
     name="coalescing",
     room=__name__,
-    paper=Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787"),
+    paper=TNSM24,
     lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
     "links and three pages.",
     sections=(
@@ -68,5 +70,5 @@ STUDY = Study(
         "T198": "PLT over DoUDP + H3 1-RTT: DoH + H3 1-RTT",
         "T203": "PLT that H3 0-RTT saves",
     },
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )

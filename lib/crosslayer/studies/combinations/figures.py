@@ -19,17 +19,17 @@ from crosslayer.figures.style import (
     CHAIN,
     EARLY_DATA,
     GREY,
-    LOOKS,
     PURPLE,
     RED,
     SHORT,
+    STYLES,
     TEXT_PX,
     TEXT_WIDTH,
     WIDE,
     AnyChart,
-    Look,
+    Style,
     link_title,
-    page_looks,
+    page_styles,
     with_titles,
 )
 from crosslayer.studies.combinations.metrics import (
@@ -86,7 +86,7 @@ def _table(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select("source", "page", "link", "series", "n", "median", "low", "high")
 
 
-def _by_link(frame: pl.DataFrame, *, looks: Mapping[str, Look], title: str) -> AnyChart:
+def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) -> AnyChart:
     """Dots with intervals: a row a link, a column a page."""
     shown = frame.filter(pl.col("source") == "measured")
     if shown.is_empty():
@@ -94,14 +94,14 @@ def _by_link(frame: pl.DataFrame, *, looks: Mapping[str, Look], title: str) -> A
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     pages = sorted(shown["page"].unique())
     x = alt.X("median:Q", title=title, axis=alt.Axis(tickCount=5))
-    look = marks.by("series", looks, "color", "shape", "offset", columns=2)
-    tooltip = marks.tips("page", "link_title", "series", value="median, %", digits="+.2f", counted="rounds")
-    base = alt.Chart(width=(TEXT_WIDTH - 120) // len(pages), height=16 * len(looks) * len(links))
+    encodings = marks.encode_series("series", styles, "color", "shape", "offset", columns=2)
+    tooltip = marks.tooltip("page", "link_title", "series", value="median, %", digits="+.2f", counted="rounds")
+    base = alt.Chart(width=(TEXT_WIDTH - 120) // len(pages), height=16 * len(styles) * len(links))
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(base, x, marks.rows("link_title", links, bold=True), tooltip, look),
+        *marks.intervals(base, x, marks.rows("link_title", links, bold=True), tooltip, encodings),
     ]
-    column = marks.across("page", pages, labelPadding=2)
+    column = marks.facet_columns("page", pages, labelPadding=2)
     chart: AnyChart = marks.multiples(layers, column=column, spacing=14).resolve_scale(x="independent")
     chart.data = with_titles(shown)
     return chart
@@ -159,15 +159,15 @@ def factorial(frame: pl.DataFrame) -> AnyChart:
     base = alt.Chart(width=(TEXT_WIDTH - 110) // len(pages), height=24 * len(EXCHANGES)).encode(
         x, marks.rows("exchange", EXCHANGES)
     )
-    tooltip = marks.tips("page", "exchange", "load", value="over the baseline, RTT", digits="+.3f", counted="rounds")
+    tooltip = marks.tooltip("page", "exchange", "load", value="over the baseline, RTT", digits="+.3f", counted="rounds")
     cells = marks.heatmap(
         base,
         shade,
         tooltip,
-        marks.Text("number:N", ink, dy=-4, size=TEXT_PX - 1),
-        marks.Text("interval:N", ink, dy=6, size=6.5),
+        marks.CellText("number:N", ink, dy=-4, size=TEXT_PX - 1),
+        marks.CellText("interval:N", ink, dy=6, size=6.5),
     )
-    chart: AnyChart = marks.multiples(cells, column=marks.across("page", pages, labelPadding=2), spacing=10)
+    chart: AnyChart = marks.multiples(cells, column=marks.facet_columns("page", pages, labelPadding=2), spacing=10)
     chart.data = rows
     return chart
 
@@ -221,12 +221,12 @@ AS_COMPARED = {
     "DoQ + H3 0-RTT with token": Pair(combination("DoQ", WITH), BASELINE),
     "DoUDP + H3 0-RTT with token": Pair(combination("DoUDP", WITH), BASELINE),
 }
-_COMPARED_LOOKS = {
-    "DoH + H3 1-RTT": LOOKS["DoH"],
-    "DoQ + H3 1-RTT": LOOKS["DoQ"],
-    "DoQ + H3 0-RTT without token": Look(PURPLE, "cross", WIDE),
+_COMPARED_STYLES = {
+    "DoH + H3 1-RTT": STYLES["DoH"],
+    "DoQ + H3 1-RTT": STYLES["DoQ"],
+    "DoQ + H3 0-RTT without token": Style(PURPLE, "cross", WIDE),
     "DoQ + H3 0-RTT with token": EARLY_DATA,
-    "DoUDP + H3 0-RTT with token": Look(GREY, "diamond", CHAIN),
+    "DoUDP + H3 0-RTT with token": Style(GREY, "diamond", CHAIN),
 }
 
 
@@ -252,10 +252,10 @@ LIKE_WITH_LIKE = {
     "both: H3 0-RTT without token": Pair(combination("DoQ", WITHOUT), combination("DoUDP", WITHOUT)),
     "both: H3 0-RTT with token": Pair(combination("DoQ", WITH), combination("DoUDP", WITH)),
 }
-_LIKE_LOOKS = {
-    "DoQ with a web ticket, DoUDP without": Look(RED, "triangle-down", SHORT),
-    "neither: H3 1-RTT": LOOKS["DoQ"],
-    "both: H3 0-RTT without token": Look(PURPLE, "cross", WIDE),
+_LIKE_STYLES = {
+    "DoQ with a web ticket, DoUDP without": Style(RED, "triangle-down", SHORT),
+    "neither: H3 1-RTT": STYLES["DoQ"],
+    "both: H3 0-RTT without token": Style(PURPLE, "cross", WIDE),
     "both: H3 0-RTT with token": EARLY_DATA,
 }
 
@@ -304,14 +304,14 @@ def visits(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     pages = sorted(shown["page"].unique())
     x = alt.X("median:Q", title="Over plain DNS in the same state (% of its PLT)", axis=alt.Axis(tickCount=6))
-    look = marks.by("page", page_looks(pages), "color", "shape", "offset")
-    tooltip = marks.tips("visit", "series", "page", value="median, %", digits="+.2f", counted="rounds")
+    encodings = marks.encode_series("page", page_styles(pages), "color", "shape", "offset")
+    tooltip = marks.tooltip("visit", "series", "page", value="median, %", digits="+.2f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 90) // 2, height=38 * len(_ENCRYPTED))
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(base, x, marks.rows("series", list(_ENCRYPTED), bold=True), tooltip, look),
+        *marks.intervals(base, x, marks.rows("series", list(_ENCRYPTED), bold=True), tooltip, encodings),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("visit", list(VISITS)), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("visit", list(VISITS)), spacing=14)
     chart.data = shown
     return chart
 
@@ -343,7 +343,7 @@ _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
 _OURS, _AS_BROWSER = "aioquic", "quic-go with the browser's key share"
 _CLIENTS = {_OURS: "main", _AS_BROWSER: "quic-go-x25519mlkem768"}
 """Variants that are held against quic-go with X25519."""
-_CLIENT_LOOKS = {_OURS: Look(BLUE, "circle", WIDE), _AS_BROWSER: Look(RED, "square", SHORT)}
+_CLIENT_STYLES = {_OURS: Style(BLUE, "circle", WIDE), _AS_BROWSER: Style(RED, "square", SHORT)}
 
 
 def implementations_data(inputs: Inputs) -> pl.DataFrame:
@@ -368,15 +368,15 @@ def implementations(frame: pl.DataFrame) -> AnyChart:
     if shown.is_empty():
         return marks.empty_plot("no rounds with both implementations", TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
-    x = alt.X("median:Q", title="Minus quic-go (ms)", scale=marks.reach(shown, least=(-0.5, 0.5), margin=0.1))
-    look = marks.by("client", _CLIENT_LOOKS, "color", "shape", "offset")
-    tooltip = marks.tips("link_title", "client", "measure", value="difference, ms", digits="+.3f", counted="pairs")
+    x = alt.X("median:Q", title="Minus quic-go (ms)", scale=marks.domain(shown, least=(-0.5, 0.5), margin=0.1))
+    encodings = marks.encode_series("client", _CLIENT_STYLES, "color", "shape", "offset")
+    tooltip = marks.tooltip("link_title", "client", "measure", value="difference, ms", digits="+.3f", counted="pairs")
     base = alt.Chart(width=(TEXT_WIDTH - 100) // 2, height=26 * len(links))
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(base, x, marks.rows("link_title", links), tooltip, look),
+        *marks.intervals(base, x, marks.rows("link_title", links), tooltip, encodings),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_PHASES.values()]), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("measure", [*_PHASES.values()]), spacing=14)
     chart.data = with_titles(shown)
     return chart
 
@@ -433,7 +433,7 @@ FIGURES = (
         "same ticket.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
-        chart=partial(_by_link, looks=_COMPARED_LOOKS, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
+        chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
         table=_table,
         verdict=as_compared_verdict,
     ),
@@ -445,7 +445,7 @@ FIGURES = (
         "both have a ticket and a token.",
         note=f"{_NOTE} Where both sides have the same load, what differs is the exchange alone.",
         data=_pairs(LIKE_WITH_LIKE),
-        chart=partial(_by_link, looks=_LIKE_LOOKS, title="DoQ over DoUDP (% of its PLT)"),
+        chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_table,
         verdict=like_with_like_verdict,
     ),

@@ -57,10 +57,10 @@ class Composition(Measurer):
         """A coupled load and an exchange over each transport, and the load that is added to all of these."""
         return [*_COUPLED, *_EXCHANGES, _LOAD]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         if condition in _COUPLED:
-            return self._coupled.place(_COUPLED[condition].value)
+            return self._coupled.table_and_columns(_COUPLED[condition].value)
         measured = FULL_HANDSHAKE if condition == _LOAD else _EXCHANGES[condition]
         return measured.table, measured.columns
 

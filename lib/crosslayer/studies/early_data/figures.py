@@ -21,20 +21,21 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     WIDE,
     AnyChart,
-    Look,
+    Style,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import PAPER, published_saving
+from crosslayer.studies.coalescing import TNSM24
 
+_PAPER = TNSM24.name
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _KINDS = {"main": "H3 0-RTT", "late": "H3 0-RTT answered late", "resumed": "resumed, no early data"}
-_LOOKS = {
+_STYLES = {
     "H3 0-RTT": EARLY_DATA,
-    "H3 0-RTT answered late": Look(RED, "triangle-down", LONG),
-    "resumed, no early data": Look(GREY, "square", CHAIN),
-    "wikipedia.org as published": Look(BLUE, "diamond", SOLID),
-    "instagram.com as published": Look(PURPLE, "cross", WIDE),
+    "H3 0-RTT answered late": Style(RED, "triangle-down", LONG),
+    "resumed, no early data": Style(GREY, "square", CHAIN),
+    "wikipedia.org as published": Style(BLUE, "diamond", SOLID),
+    "instagram.com as published": Style(PURPLE, "cross", WIDE),
 }
 _MEASURES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
 
@@ -64,7 +65,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
                 slope = pl.DataFrame([values | {"rounds": fitted[0].rounds}], schema_overrides=_ESTIMATE)
                 parts.append(slope.with_columns(**named, source=pl.lit("slope")))
     named = {"measure": pl.lit("PLT"), "series": pl.format("{} as published", "page"), "source": pl.lit("published")}
-    parts.append(published_saving(inputs).select("link", **named, x="nominal_rtt_ms", median="saving_ms"))
+    parts.append(inputs.published_saving.select("link", **named, x="nominal_rtt_ms", median="saving_ms"))
     return pl.concat(parts, how="diagonal_relaxed")
 
 
@@ -75,17 +76,17 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     shown = frame.filter(pl.col("source") != "slope")
     right = float(shown["x"].max()) * 1.08  # type: ignore[arg-type]
     x = alt.X("x:Q", title="RTT of the link (ms)", scale=alt.Scale(domain=[0, right], nice=False))
-    scale = marks.reach(shown, least=(-5.0, right), margin=3)
+    scale = marks.domain(shown, least=(-5.0, right), margin=3)
     y = alt.Y("median:Q", title="Saved over a full handshake (ms)", scale=scale)
-    look = marks.by("series", _LOOKS, "color", "shape", columns=2)
-    tooltip = marks.tips("link_title", "series", "measure", value="saved, ms", digits=".1f", counted="pairs")
+    encodings = marks.encode_series("series", _STYLES, "color", "shape", columns=2)
+    tooltip = marks.tooltip("link_title", "series", "measure", value="saved, ms", digits=".1f", counted="pairs")
     base = alt.Chart(width=288, height=230)
     layers = [
         marks.diagonal(base, 0, right),  # one RTT
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, upright=True),
-        marks.hollow(base, x, y, tooltip, look, size=70),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings, upright=True),
+        marks.published_points(base, x, y, tooltip, encodings, size=70),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_MEASURES.values()]), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("measure", [*_MEASURES.values()]), spacing=14)
     chart.data = with_titles(shown)
     return chart
 
@@ -113,8 +114,8 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
         f"then starts {with_interval(early, 'ms', 2)} earlier than after a full handshake. Answered after the "
         f"handshake, early data saves {with_interval(late, 'ms', 2)} per ms of RTT, and a resumed session without "
         f"early data {with_interval(resumed, 'ms', 2)}: what those two save is processing, which does not grow with "
-        f"the RTT. Nor does what {PAPER} printed for PLT ({printed}, on links of 15 and 92 ms): its 0-RTT loads behave "
-        "like sessions that were resumed and whose request was not answered before the handshake ended."
+        f"the RTT. Nor does what {_PAPER} printed for PLT ({printed}, on links of 15 and 92 ms): its 0-RTT loads "
+        "behave like sessions that were resumed and whose request was not answered before the handshake ended."
     )
 
 
@@ -131,7 +132,7 @@ FIGURES = (
         caption="Time saved compared with a load with a full handshake in the same round, against the link's "
         "RTT. The server answers early data on arrival, or answers it after the handshake, or the "
         "session is resumed without early data.",
-        note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
+        note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {_PAPER} Figs. 10 and 11.",
         data=early_data_data,
         chart=early_data,
         table=early_data_table,

@@ -8,7 +8,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREEN, INK, PURPLE, RED, SOLID, TEXT_WIDTH, AnyChart, Look, with_titles
+from crosslayer.figures.style import BLUE, GREEN, INK, PURPLE, RED, SOLID, TEXT_WIDTH, AnyChart, Style, with_titles
 from crosslayer.studies.fallback.cases import CASES, FIRST, Case
 from crosslayer.studies.fallback.timers import TIMERS, delays
 
@@ -24,11 +24,11 @@ _CLIENTS = {
     "firefox-happy-eyeballs": "Firefox with Happy Eyeballs v3",
     "curl": "curl",
 }
-_LOOKS = {
-    "Chromium": Look(BLUE, "circle", SOLID),
-    "Firefox": Look(GREEN, "square", SOLID),
-    "Firefox with Happy Eyeballs v3": Look(PURPLE, "diamond", SOLID),
-    "curl": Look(RED, "triangle-up", SOLID),
+_STYLES = {
+    "Chromium": Style(BLUE, "circle", SOLID),
+    "Firefox": Style(GREEN, "square", SOLID),
+    "Firefox with Happy Eyeballs v3": Style(PURPLE, "diamond", SOLID),
+    "curl": Style(RED, "triangle-up", SOLID),
 }
 _ROW_PX = 9
 """Height of a client within a row."""
@@ -69,18 +69,18 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
 def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
     """Rows with the name of their client, and how clients are drawn."""
     shown = with_titles(frame).with_columns(client=pl.col("browser").replace(_CLIENTS))
-    present = {name: look for name, look in _LOOKS.items() if name in set(shown["client"])}
-    look = marks.by("client", present, "color", "shape", columns=len(present))
-    return shown, look | marks.by("client", present, "offset", legend=False)
+    present = {name: style for name, style in _STYLES.items() if name in set(shown["client"])}
+    encodings = marks.encode_series("client", present, "color", "shape", columns=len(present))
+    return shown, encodings | marks.encode_series("client", present, "offset", legend=False)
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
     """A row of plots for each kind of visit, one for each link; `no page` at the end where none came."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
-    shown, look = _clients(frame)
+    shown, encodings = _clients(frame)
     links = shown["link_title"].unique(maintain_order=True).to_list()
-    tooltip = marks.tips("client", "link_title", "about", value="median, ms", digits=".1f", counted="loads")
+    tooltip = marks.tooltip("client", "link_title", "about", value="median, ms", digits=".1f", counted="loads")
     scale = alt.Scale(type="log", domain=[10, 200_000])
     axis = alt.Axis(values=[10, 100, 1000, 10_000, 100_000], format="~s")
     plots = []
@@ -98,7 +98,7 @@ def blocked(frame: pl.DataFrame) -> AnyChart:
             heading = f"{_SECTIONS[section]}: {link}" if number == 0 else str(link)
             base = alt.Chart(came, width=_column_px(links, 250), height=_height(part, labels))
             failed = alt.Chart(_without_page(own)).mark_text(align="right", fontSize=9, color=INK)
-            layers = [*marks.intervals(base, x, y, tooltip, look), failed.encode(x=x, y=y, text="text:N")]
+            layers = [*marks.intervals(base, x, y, tooltip, encodings), failed.encode(x=x, y=y, text="text:N")]
             row.append(alt.layer(*layers).properties(title=marks.heading(heading)))
         plots.append(alt.hconcat(*row, spacing=10))
     return alt.vconcat(*plots, spacing=12)
@@ -176,10 +176,10 @@ def timers(frame: pl.DataFrame) -> AnyChart:
     """A row for each timer, from its least to its greatest value."""
     if frame.is_empty():
         return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
-    shown, look = _clients(frame)
+    shown, encodings = _clients(frame)
     links = shown["link_title"].unique(maintain_order=True).to_list()
     labels = list(dict.fromkeys(timer.title for timer in TIMERS.values() if timer.title in set(shown["about"])))
-    tooltip = marks.tips("client", "link_title", "about", value="median, ms", digits=".1f")
+    tooltip = marks.tooltip("client", "link_title", "about", value="median, ms", digits=".1f")
     tooltip += [
         alt.Tooltip("low:Q", format=".1f", title="least"),
         alt.Tooltip("high:Q", format=".1f", title="greatest"),
@@ -193,7 +193,7 @@ def timers(frame: pl.DataFrame) -> AnyChart:
         x = alt.X("median:Q", title="Wait (ms)", scale=scale, axis=axis)
         base = alt.Chart(own, width=_column_px(links, 290), height=_height(shown, labels), title=marks.heading(link))
         y = marks.rows("about", labels, labels=number == 0)
-        plots.append(alt.layer(*marks.intervals(base, x, y, tooltip, look)))
+        plots.append(alt.layer(*marks.intervals(base, x, y, tooltip, encodings)))
     return alt.hconcat(*plots, spacing=10)
 
 

@@ -122,7 +122,7 @@ class Fallback(Measurer):
             and (client is not Client.CURL or CASES[name].for_curl)
         ]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         client, name = client_and_case(condition)
         early_data = CASES[name].visit == RETURN and client is not Client.CURL

@@ -8,12 +8,12 @@ from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.comparison import DIFFERENCE, Comparison
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREY, RED, SOLID, Look, link_title
+from crosslayer.figures.style import BLUE, GREY, RED, SOLID, Style, link_title
 from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO
 
 LIKE, NOW, SAME = "two connections - one", "no gateway - one connection", "two connections - no gateway (A/A)"
 _COMPARED = {LIKE: (TWO, ONE), NOW: (NONE, ONE), SAME: (TWO, NONE)}
-_LOOKS = {LIKE: Look(BLUE, "circle", SOLID), NOW: Look(RED, "square", SOLID), SAME: Look(GREY, "diamond", SOLID)}
+_STYLES = {LIKE: Style(BLUE, "circle", SOLID), NOW: Style(RED, "square", SOLID), SAME: Style(GREY, "diamond", SOLID)}
 _PLT, _PLT_MS = "PLT", "PLT (ms)"
 
 
@@ -52,7 +52,7 @@ FIGURES = (
         measures={_PLT: "plt_ms", "start of the response": "response_start_ms"},
         measures_in_ms={_PLT_MS: "plt_ms", "start of the response (ms)": "response_start_ms"},
         differences=_COMPARED,
-        styles=_LOOKS,
+        styles=_STYLES,
         drawn=DIFFERENCE,
         axis="PLT, one minus the other (RTT)",
         least=(-0.1, 1.1),

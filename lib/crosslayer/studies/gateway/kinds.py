@@ -9,7 +9,7 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Sharing
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GatewayKind:
     """One way of a browser to a page that it resolves over DoH3."""
 
     condition: str
@@ -31,5 +31,9 @@ class Kind:
 
 NONE, TWO, ONE = "no gateway", "gateway, two connections", "gateway, one connection"
 
-KINDS = {NONE: Kind("main"), TWO: Kind("gateway-two", Sharing.SEPARATE), ONE: Kind("gateway-one", Sharing.SHARED)}
+KINDS = {
+    NONE: GatewayKind("main"),
+    TWO: GatewayKind("gateway-two", Sharing.SEPARATE),
+    ONE: GatewayKind("gateway-one", Sharing.SHARED),
+}
 """By condition."""

@@ -23,7 +23,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
 from crosslayer.stub import Gateway, QueryMetrics, Stub, StubError, StubSettings
-from crosslayer.studies.gateway.kinds import KINDS, NONE, Kind
+from crosslayer.studies.gateway.kinds import KINDS, NONE, GatewayKind
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 
@@ -48,7 +48,7 @@ class Gateways(Measurer):
         """Every kind."""
         return list(KINDS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         return "page_loads", KINDS[condition].columns
 
@@ -73,7 +73,7 @@ class Gateways(Measurer):
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(
-        self, browser: Browser, page: PageSpec, kind: Kind
+        self, browser: Browser, page: PageSpec, kind: GatewayKind
     ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
         """The measured load; what the stub and its gateway tell of it, and the server's events are of it alone."""
         server = self.bench.server
@@ -107,7 +107,7 @@ class Gateways(Measurer):
 
 
 def evidence_columns(
-    events: Sequence[Event], kind: Kind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
+    events: Sequence[Event], kind: GatewayKind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
 ) -> dict[str, Any]:
     """What the server says of a load; columns of `page_loads`, `error` where it was not what it was meant to be.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.https_records.records import KINDS
 from crosslayer.study import question
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,6 @@ STUDY = question(
     rounds=(1, 8, 100),
     smoke={"links": ("4g",)},
     paper={"links": LINKS},
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
     one_host="it varies the HTTPS record of the page's own host only",
 )

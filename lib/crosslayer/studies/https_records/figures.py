@@ -18,18 +18,18 @@ from crosslayer.figures.style import (
     SOLID,
     TEXT_WIDTH,
     AnyChart,
-    Look,
+    Style,
     with_titles,
 )
 from crosslayer.studies.https_records.records import KINDS
 
 _H2, _H3, _EARLY = "over HTTP/2", "over HTTP/3", "over HTTP/3, early data"
 _OTHER, _NOT_AT_ALL = "over another protocol", "not at all"
-_LOOKS = {
-    _H2: Look(GREY, "square", CHAIN),
-    _H3: Look(BLUE, "circle", SOLID),
+_STYLES = {
+    _H2: Style(GREY, "square", CHAIN),
+    _H3: Style(BLUE, "circle", SOLID),
     _EARLY: EARLY_DATA,
-    _OTHER: Look(RED, "diamond", LONG),
+    _OTHER: Style(RED, "diamond", LONG),
 }
 _PROTOCOLS = {"h2": _H2, "h3": _H3}
 _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
@@ -94,18 +94,18 @@ def records(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
     shown = with_titles(shown.filter(pl.col("median").is_not_null()))
     links = list(shown["link_title"].unique(maintain_order=True))
-    known = {name: look for name, look in _LOOKS.items() if name in set(shown["series"])}
+    known = {name: encodings for name, encodings in _STYLES.items() if name in set(shown["series"])}
     x = alt.X(
         "median:Q",
         title="Response starts (multiples of the RTT)",
-        scale=marks.reach(shown, least=(1.8, 4.4), margin=0.2),
+        scale=marks.domain(shown, least=(1.8, 4.4), margin=0.2),
         axis=alt.Axis(tickCount=6),
     )
-    look = marks.by("series", known, "color", "shape", columns=len(known))
-    tooltip = marks.tips("link_title", "about", "series", value="median, RTT", digits=".3f", counted="loads")
+    encodings = marks.encode_series("series", known, "color", "shape", columns=len(known))
+    tooltip = marks.tooltip("link_title", "about", "series", value="median, RTT", digits=".3f", counted="loads")
     base = alt.Chart(width=(TEXT_WIDTH - 230) // len(links), height=alt.Step(15))
-    layers = marks.intervals(base, x, marks.rows("about", list(_ABOUT.values())), tooltip, look)
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=14)
+    layers = marks.intervals(base, x, marks.rows("about", list(_ABOUT.values())), tooltip, encodings)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=14)
     chart.data = shown
     return chart
 

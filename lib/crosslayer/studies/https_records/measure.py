@@ -17,7 +17,7 @@ from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
-from crosslayer.studies.https_records.records import KINDS, Kind
+from crosslayer.studies.https_records.records import KINDS, RecordKind
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.ech import EchKey
 from crosslayer.testbed.server import Event, RequestEvent
@@ -49,7 +49,7 @@ class HttpsRecords(Measurer):
         """The plan's kinds of records, or every one."""
         return list(self.bench.plan.options.kinds or KINDS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         of_load = {"h3": KINDS[condition].h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": condition}
         return "page_loads", of_load
@@ -73,7 +73,7 @@ class HttpsRecords(Measurer):
         row = row | load_columns(load) | incomplete(events, page, load) | evidence(events, page)
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
-    def _load(self, browser: Browser, page: PageSpec, kind: Kind) -> PageLoad:
+    def _load(self, browser: Browser, page: PageSpec, kind: RecordKind) -> PageLoad:
         server, key = self.bench.server, self._keys[page.name]
         server.set_ech({"none": None, "own": key, "replaced": self._other[page.name]}[kind.ech])
         rdata = kind.rdata(page.host, key.config_list) if kind.rdata else None

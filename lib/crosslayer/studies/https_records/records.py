@@ -38,7 +38,7 @@ _HTTPS_PORT, _OTHER_PORT = (_PORT, struct.pack("!H", 443)), (_PORT, struct.pack(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RecordKind:
     """A record, the state of the server's ECH key, and how the page is loaded."""
 
     about: str
@@ -63,16 +63,16 @@ def _with_ech(_host: str, ech: bytes) -> bytes:
     return record(1, ".", _BOTH, (_ECH, ech))
 
 
-def _broken(about: str, *parameters: tuple[int, bytes], target: str = ".") -> Kind:
-    return Kind(about, lambda _host, _ech: record(1, target, *parameters), broken=True)
+def _broken(about: str, *parameters: tuple[int, bytes], target: str = ".") -> RecordKind:
+    return RecordKind(about, lambda _host, _ech: record(1, target, *parameters), broken=True)
 
 
-KINDS: Mapping[str, Kind] = {
-    "none": Kind("no record"),
-    "whole": Kind("a good record", _good),
-    "whole-0-rtt": Kind("a good record, second visit", _good, h3="0-rtt"),
+KINDS: Mapping[str, RecordKind] = {
+    "none": RecordKind("no record"),
+    "whole": RecordKind("a good record", _good),
+    "whole-0-rtt": RecordKind("a good record, second visit", _good, h3="0-rtt"),
     # Malformed: the whole set of records is to be rejected (section 2.2).
-    "cut-short": Kind("ends within a value", lambda host, ech: _good(host, ech)[:-1], broken=True),
+    "cut-short": RecordKind("ends within a value", lambda host, ech: _good(host, ech)[:-1], broken=True),
     "keys-unordered": _broken("keys not in order", _HTTPS_PORT, _BOTH),
     "key-twice": _broken("a key twice", _BOTH, _BOTH),
     "alpn-empty": _broken("a protocol without a name", (_ALPN, b"\0\2h2")),
@@ -85,16 +85,16 @@ KINDS: Mapping[str, Kind] = {
     "protocol-unknown": _broken("an unknown protocol alone", alpn("h9"), (_NO_DEFAULT_ALPN, b"")),
     # Well-formed and wrong.
     "target-missing": _broken("its target does not exist", _BOTH, target=_NOWHERE),
-    "alias-loop": Kind("an alias of itself", lambda host, _ech: record(0, host), broken=True),
+    "alias-loop": RecordKind("an alias of itself", lambda host, _ech: record(0, host), broken=True),
     "port-closed": _broken("nobody listens at its port", _BOTH, _OTHER_PORT),
     "hint-wrong": _broken("its address is wrong", _BOTH, (_IPV4HINT, _NOBODY)),
     # The query comes to nothing.
-    "servfail": Kind("SERVFAIL", fault="servfail", broken=True),
-    "silence": Kind("no answer", fault="silence", broken=True),
-    "ech": Kind("ECH", _with_ech, ech="own"),
-    "ech-0-rtt": Kind("ECH, second visit", _with_ech, ech="own", h3="0-rtt"),
-    "ech-replaced": Kind("ECH, the server has a new key", _with_ech, ech="replaced"),
-    "ech-gone": Kind("ECH, the server has it no more", _with_ech),
+    "servfail": RecordKind("SERVFAIL", fault="servfail", broken=True),
+    "silence": RecordKind("no answer", fault="silence", broken=True),
+    "ech": RecordKind("ECH", _with_ech, ech="own"),
+    "ech-0-rtt": RecordKind("ECH, second visit", _with_ech, ech="own", h3="0-rtt"),
+    "ech-replaced": RecordKind("ECH, the server has a new key", _with_ech, ech="replaced"),
+    "ech-gone": RecordKind("ECH, the server has it no more", _with_ech),
     "ech-unreadable": _broken("ECH that cannot be read", _BOTH, (_ECH, b"\0\5?????")),
 }
 """By name, which is the column `condition`."""

@@ -65,25 +65,27 @@ def key_share(frame: pl.DataFrame) -> AnyChart:
     if ours.is_empty():
         return marks.empty_plot("no pairs of exchanges of this study", COLUMN_WIDTH - 60)
     links = [link_title(link) for link in ours["link"].unique(maintain_order=True)]
-    scale = marks.reach(frame, least=(-2.0, 2.0), margin=0.5)
+    scale = marks.domain(frame, least=(-2.0, 2.0), margin=0.5)
     x = alt.X("median:Q", title="X25519MLKEM768 minus X25519 (ms)", scale=scale, axis=alt.Axis(tickCount=6))
     y = marks.rows("link_title", links)
-    look = marks.by("protocol", marks.looks(PROTOCOLS), "color", "shape", "offset")
+    encodings = marks.encode_series("protocol", marks.styles(PROTOCOLS), "color", "shape", "offset")
     who = ("link_title", "protocol", "measure")
     base = alt.Chart(width=262, height=36 * len(links))
     layers = [
         marks.line_at(base, x=0, dashed=True),
         marks.ticks(
-            marks.of(base, "expected"),
+            marks.rows_from(base, "expected"),
             x,
             y,
-            marks.tips(*who, value="its bytes, ms"),
-            {"yOffset": look["yOffset"]},
+            marks.tooltip(*who, value="its bytes, ms"),
+            {"yOffset": encodings["yOffset"]},
             color=INK,
         ),
-        *marks.intervals(marks.of(base, "measured"), x, y, marks.tips(*who, value="cost, ms", counted="pairs"), look),
+        *marks.intervals(
+            marks.rows_from(base, "measured"), x, y, marks.tooltip(*who, value="cost, ms", counted="pairs"), encodings
+        ),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_PHASES.values()]), spacing=12)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("measure", [*_PHASES.values()]), spacing=12)
     chart.data = with_titles(frame)
     return chart
 

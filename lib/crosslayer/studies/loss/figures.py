@@ -19,10 +19,9 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
-    Look,
+    Style,
 )
 from crosslayer.studies.loss import KEPT, lossy
-from crosslayer.vocabulary import Role
 
 _LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _OF_P99 = 100
@@ -30,43 +29,22 @@ _OF_P99 = 100
 _SPREAD = 0.06
 _NEW = ("DoUDP", "DoT", "DoH", "DoQ")
 _EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ, kept", "DoH3 0-RTT"
-_LOOKS = {
+_STYLES = {
     **{name: TRANSPORTS[name] for name in _NEW},
     _EARLY: EARLY_DATA,
-    _KEPT: Look(PURPLE, "square", SHORT),
+    _KEPT: Style(PURPLE, "square", SHORT),
 }
 _SAVERS = {"DoQ": ("DoQ", _EARLY), "HTTP/3": ("DoH3", _EARLY_H3)}
-_SAVED_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_SAVED_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_KINDS = {("main", "early-data"): " 0-RTT", (KEPT, "none"): ", kept"}
 _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
-
-
-def by_series(inputs: Inputs) -> pl.LazyFrame:
-    """Lookups of `studies.loss.measure` with `series` (`DoQ`, `DoQ 0-RTT`, `DoQ, kept`) and `total_rtt`.
-
-    A first flight with early data that was lost comes after the handshake. For the server that is none, and the row has
-    its error; here it is what early data costs when packets are lost, and without it 0-RTT would look immune to loss.
-    """
-    named = {
-        (condition, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
-        for condition, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", ", kept"))
-    }
-    series = pl.col("protocol")
-    for (condition, resumption), name in named.items():
-        series = (
-            pl.when(pl.col("condition") == condition, pl.col("resumption") == resumption).then(name).otherwise(series)
-        )
-    early = inputs.dns_exchanges.filter(resumption="early-data", role=Role.MEASURED)
-    late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
-    whole = [metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data")]
-    rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])
-    return metrics.in_rtts(rows.with_columns(series=series), inputs.rtts, ["total_ms"])
 
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
     """Those on links that lose packets, with `loss_percent`."""
     losses = {link: known[1] for link in inputs.links if (known := lossy(link))}
     return (
-        by_series(inputs)
+        metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, _KINDS)
         .filter(pl.col("link").is_in(list(losses)))
         .with_columns(loss_percent=pl.col("link").replace_strict(losses, default=None, return_dtype=pl.Float64))
     )
@@ -98,9 +76,9 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
+def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
     """Series against the loss, a plot a quantile; dots stand beside each other, for their bars."""
-    shifts = {name: (at - (len(looks) - 1) / 2) * _SPREAD for at, name in enumerate(looks)}
+    shifts = {name: (at - (len(styles) - 1) / 2) * _SPREAD for at, name in enumerate(styles)}
     shown = frame.with_columns(
         x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)
     )
@@ -113,29 +91,29 @@ def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str,
         axis=alt.Axis(values=sorted(shown["loss_percent"].unique()), grid=False, format="~g"),
     )
     y = alt.Y("median:Q", title=y_title, scale=scale)
-    look = marks.by("series", looks, "color", "shape", columns=len(looks))
-    tooltip = marks.tips("series", "loss_percent", "measure", value=value, counted="lookups")
+    encodings = marks.encode_series("series", styles, "color", "shape", columns=len(styles))
+    tooltip = marks.tooltip("series", "loss_percent", "measure", value=value, counted="lookups")
     base = alt.Chart(width=(TEXT_WIDTH - 130) // max(len(measures), 1), height=210)
-    colour = {"color": look["color"]}
+    colour = {"color": encodings["color"]}
     layers = [
         marks.trend(base, x, y, colour, strokeWidth=1),
-        *marks.intervals(base, x, y, tooltip, look, upright=True),
+        *marks.intervals(base, x, y, tooltip, encodings, upright=True),
     ]
     if scale["type"] != "log":
         layers.insert(0, marks.line_at(base, y=0, dashed=True))
-    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", measures), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("measure", measures), spacing=14)
     chart.data = shown
     return chart
 
 
 def lookups(frame: pl.DataFrame) -> AnyChart:
     """Duration of a lookup against the loss."""
-    shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_LOOKS)))
+    shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_STYLES)))
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
     top = float(shown.select(pl.max_horizontal("high", "median").max()).item())
     scale = alt.Scale(type="log", domain=[0.9, max(4.0, top * 1.15)], nice=False)
-    return _plot(shown, _LOOKS, "Lookup (multiples of the RTT)", "RTTs", scale)
+    return _plot(shown, _STYLES, "Lookup (multiples of the RTT)", "RTTs", scale)
 
 
 def saved(frame: pl.DataFrame) -> AnyChart:
@@ -145,10 +123,10 @@ def saved(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
     return _plot(
         shown,
-        _SAVED_LOOKS,
+        _SAVED_STYLES,
         "Full handshake minus 0-RTT (RTTs)",
         "spared, RTTs",
-        alt.Scale(domain=marks.reach(shown, least=(-0.5, 2.0), margin=0.2)["domain"], type="linear", nice=False),
+        alt.Scale(domain=marks.domain(shown, least=(-0.5, 2.0), margin=0.2)["domain"], type="linear", nice=False),
     )
 
 

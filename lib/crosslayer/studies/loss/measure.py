@@ -27,7 +27,7 @@ SETTINGS = dns.ClientSettings(udp_retransmit_s=1.0, timeout_s=60.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class LookupCondition:
     """One kind of lookup."""
 
     protocol: Protocol
@@ -36,11 +36,11 @@ class Condition:
 
 
 CONDITIONS = {
-    **{str(protocol): Condition(protocol) for protocol in SIX_TRANSPORTS},
-    "DoQ 0-RTT": Condition(Protocol.DOQ, Resumption.EARLY_DATA),
-    "DoH3 0-RTT": Condition(Protocol.DOH3, Resumption.EARLY_DATA),
-    "DoT kept": Condition(Protocol.DOT, condition=KEPT),
-    "DoQ kept": Condition(Protocol.DOQ, condition=KEPT),
+    **{str(protocol): LookupCondition(protocol) for protocol in SIX_TRANSPORTS},
+    "DoQ 0-RTT": LookupCondition(Protocol.DOQ, Resumption.EARLY_DATA),
+    "DoH3 0-RTT": LookupCondition(Protocol.DOH3, Resumption.EARLY_DATA),
+    "DoT kept": LookupCondition(Protocol.DOT, condition=KEPT),
+    "DoQ kept": LookupCondition(Protocol.DOQ, condition=KEPT),
 }
 
 
@@ -58,7 +58,7 @@ class Loss(Measurer):
         """Every kind."""
         return list(CONDITIONS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = CONDITIONS[condition]
         return "dns_exchanges", {
@@ -79,7 +79,7 @@ class Loss(Measurer):
         first = {"resumption": Resumption.NONE.value, "role": Role.PRIMING.value}
         return {"dns_exchanges": [*(row | first | columns for columns in priming), row | measured]}
 
-    def _lookups(self, condition: Condition, name: str) -> list[dict[str, Any]]:
+    def _lookups(self, condition: LookupCondition, name: str) -> list[dict[str, Any]]:
         if condition.condition == KEPT:
             return [self._kept(condition.protocol, name)]
         sessions = dns.SessionStore()

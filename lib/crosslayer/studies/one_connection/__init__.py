@@ -1,7 +1,10 @@
 """What one connection for name resolution and page is worth, and what on it."""
 
 from crosslayer.studies.coalescing import LINKS
+from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode
 from crosslayer.study import question
+
+__all__ = ["FIRST_VISIT", "RETURNING", "STUDY", "Mode"]
 
 _PAGES = ("example.org", "wikipedia.org", "long-document", "instagram.com")
 

@@ -20,9 +20,9 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
-    Look,
+    Style,
     link_title,
-    page_looks,
+    page_styles,
     with_titles,
 )
 from crosslayer.studies.one_connection.metrics import (
@@ -47,7 +47,7 @@ from crosslayer.studies.one_connection.modes import (
 )
 from crosslayer.vocabulary import Http3, Protocol, Resumption
 
-_LOOKS = {NAME: Look(BLUE, "circle", SOLID), FIRST_BYTE: Look(RED, "diamond", LONG)}
+_STYLES = {NAME: Style(BLUE, "circle", SOLID), FIRST_BYTE: Style(RED, "diamond", LONG)}
 _NOTHING = "no resolved loads in this dataset"
 _GAP_RTT = 0.5
 """So long a silence within a document is a wait for the client, not for the link."""
@@ -81,18 +81,18 @@ def ladder(frame: pl.DataFrame) -> AnyChart:
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
-    scale = marks.reach(shown, least=(0.7, 4.3), margin=0.3)
+    scale = marks.domain(shown, least=(0.7, 4.3), margin=0.3)
     axis = alt.Axis(values=[1, 2, 3, 4, 5], labelOverlap=False)
     x = alt.X("median:Q", title="Multiples of the RTT", scale=scale, axis=axis)
     y = marks.rows("mode", [name for name in MODES if name in set(shown["mode"])])
-    look = marks.by("measure", _LOOKS, "color", "shape")
-    tooltip = marks.tips("page", "link_title", "mode", "measure", value="median, RTT", digits=".3f", counted="loads")
+    encodings = marks.encode_series("measure", _STYLES, "color", "shape")
+    tooltip = marks.tooltip("page", "link_title", "mode", "measure", value="median, RTT", digits=".3f", counted="loads")
     base = alt.Chart(width=(TEXT_WIDTH - 330) // max(len(links), 3), height=alt.Step(13))
     least = x.copy()
     least["shorthand"] = "round_trips:Q"
     expected = marks.ticks(base, least, y, tooltip)
-    layers = [expected, *marks.intervals(base, x, y, tooltip, look, size=34)]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=10)
+    layers = [expected, *marks.intervals(base, x, y, tooltip, encodings, size=34)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=10)
     chart.data = with_titles(shown)
     return chart
 
@@ -126,13 +126,13 @@ def worth(frame: pl.DataFrame) -> AnyChart:
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     shown = shown.with_columns(label=pl.format("{}: {}", "visit", "what"))
     y = marks.rows("label", [f"{worth.visit}: {worth.what}" for worth in WORTH])
-    x = alt.X("median:Q", title="Earlier by (RTT)", scale=marks.reach(shown, least=(-0.2, 1.2), margin=0.1))
+    x = alt.X("median:Q", title="Earlier by (RTT)", scale=marks.domain(shown, least=(-0.2, 1.2), margin=0.1))
     pages = sorted(shown["page"].unique())
-    look = marks.by("page", page_looks(pages), "color", "shape", "offset")
-    tooltip = marks.tips("page", "link_title", "label", value="median, RTT", digits=".3f", counted="rounds")
+    encodings = marks.encode_series("page", page_styles(pages), "color", "shape", "offset")
+    tooltip = marks.tooltip("page", "link_title", "label", value="median, RTT", digits=".3f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 260) // max(len(links), 3), height=alt.Step(8))
-    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, y, tooltip, look, size=34)]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=10)
+    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, y, tooltip, encodings, size=34)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=10)
     chart.data = with_titles(shown)
     return chart
 
@@ -163,13 +163,13 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     return f"With name and page on one encrypted connection the document is complete: {'; '.join(sentences)}."
 
 
-_STEPS: dict[str, Look] = {
-    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, condition=NO_TOKEN).name: Look(GREY, "square", CHAIN),
-    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT).name: Look(GREY, "diamond", SOLID),
+_STEPS: dict[str, Style] = {
+    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, condition=NO_TOKEN).name: Style(GREY, "square", CHAIN),
+    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT).name: Style(GREY, "diamond", SOLID),
     FIRST_VISIT.name: TRANSPORTS["DoH3"],
-    RETURNING.name: Look(BLUE, "circle", SOLID),
-    shared(Resumption.EARLY_DATA, AT_ONCE).name: Look(RED, "cross", SOLID),
-    shared(Resumption.EARLY_DATA, AT_ONCE_NO_TOKEN).name: Look(RED, "triangle-down", SHORT),
+    RETURNING.name: Style(BLUE, "circle", SOLID),
+    shared(Resumption.EARLY_DATA, AT_ONCE).name: Style(RED, "cross", SOLID),
+    shared(Resumption.EARLY_DATA, AT_ONCE_NO_TOKEN).name: Style(RED, "triangle-down", SHORT),
 }
 
 
@@ -226,15 +226,15 @@ def size(frame: pl.DataFrame) -> AnyChart:
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     x = alt.X("kb:Q", title="Size of the document (kB)", scale=alt.Scale(nice=False, domain=[0, 100]))
     y = alt.Y("median:Q", title="Document complete (multiples of the RTT)", scale=alt.Scale(zero=False))
-    look = marks.by("mode", _STEPS, "color", "dash", columns=2)
+    encodings = marks.encode_series("mode", _STEPS, "color", "dash", columns=2)
     base = alt.Chart(width=(TEXT_WIDTH - 80) // max(len(links), 3), height=230)
     tooltip = [
         alt.Tooltip("mode:N"),
         alt.Tooltip("kb:Q", title="kB"),
         alt.Tooltip("median:Q", title="RTT", format=".3f"),
     ]
-    layers = [marks.trend(base, x, y, look, interpolate="step-before").encode(tooltip=tooltip)]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=14)
+    layers = [marks.trend(base, x, y, encodings, interpolate="step-before").encode(tooltip=tooltip)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=14)
     chart.data = with_titles(shown)
     return chart
 

@@ -33,7 +33,7 @@ class OneConnection(Measurer):
         """Every mode."""
         return list(MODES)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         return "resolved_loads", MODES[condition].columns
 

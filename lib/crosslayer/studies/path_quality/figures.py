@@ -19,10 +19,9 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
-    Look,
+    Style,
 )
 from crosslayer.links import sweep
-from crosslayer.studies.loss.figures import by_series
 from crosslayer.studies.path_quality import loses
 from crosslayer.studies.path_quality.visits import PAIRS
 
@@ -33,11 +32,11 @@ _LATE_RTT = 1.5
 """An answer that takes longer waited for something that was lost, its own packet or another's."""
 _LATE = "later than 1.5 RTT (%)"
 _SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
-_SAVER_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
 _SHARED = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3")
 _IN_LINE = {"DoT": "DoQ", "DoH": "DoH3"}
 """What is delivered in order, and the same over streams that do not wait for each other."""
-_VISIT_LOOKS = {"first visit": Look(BLUE, "circle", SOLID), "returning": Look(RED, "diamond", SHORT)}
+_VISIT_STYLES = {"first visit": Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
 _KINDS = ("rtt", "jitter", "queue", "loss")
 _CLEAR = 0.05
 """RTTs that count as a difference."""
@@ -91,7 +90,8 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, condition, measure (`median`, `P95`, `P99`), series (`DoQ`, `HTTP/3`), n, rounds, median, low, high.
     """
     swept = [link for link in inputs.links if sweep(link) and loses(link) is None]
-    lookups = by_series(inputs).filter(pl.col("link").is_in(swept))
+    kinds = {("main", "early-data"): " 0-RTT"}
+    lookups = metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, kinds).filter(pl.col("link").is_in(swept))
     return _finished(
         [
             metrics.quantile_differences(lookups, "total_rtt", "series", *pair, ["link"], level=level).with_columns(
@@ -156,20 +156,20 @@ def coalescing_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def _dots(shown: pl.DataFrame, looks: dict[str, Look], title: str, columns: str, *, log: bool = False) -> AnyChart:
+def _dots(shown: pl.DataFrame, styles: dict[str, Style], title: str, columns: str, *, log: bool = False) -> AnyChart:
     """A row for each condition, a plot for each name of a column."""
     conditions = list(shown["condition"].unique(maintain_order=True))
     order = list(shown[columns].unique(maintain_order=True))
-    domain = marks.reach(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
+    domain = marks.domain(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
     scale = alt.Scale(
         type="log" if log else "linear", domain=[max(0.9, domain[0]), domain[1]] if log else domain, nice=False
     )
     x, y = alt.X("median:Q", title=title, scale=scale), marks.rows("condition", conditions)
-    look = marks.by("series", looks, "color", "shape", "offset", columns=len(looks))
-    tooltip = marks.tips("condition", "series", "measure", value="RTTs", digits=".2f", counted="observations")
+    encodings = marks.encode_series("series", styles, "color", "shape", "offset", columns=len(styles))
+    tooltip = marks.tooltip("condition", "series", "measure", value="RTTs", digits=".2f", counted="observations")
     base = alt.Chart(width=(TEXT_WIDTH - 150) // max(len(order), 1), height=alt.Step(11))
-    layers = [*([] if log else [marks.line_at(base, x=0)]), *marks.intervals(base, x, y, tooltip, look)]
-    chart: AnyChart = marks.multiples(layers, column=marks.across(columns, order), spacing=12)
+    layers = [*([] if log else [marks.line_at(base, x=0)]), *marks.intervals(base, x, y, tooltip, encodings)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns(columns, order), spacing=12)
     chart.data = shown
     return chart
 
@@ -178,7 +178,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     """What early data spares, condition by condition, a plot a quantile."""
     if frame.is_empty():
         return marks.empty_plot("no lookups of this study", TEXT_WIDTH - 60)
-    return _dots(frame, _SAVER_LOOKS, "Full handshake minus 0-RTT (RTTs)", "measure")
+    return _dots(frame, _SAVER_STYLES, "Full handshake minus 0-RTT (RTTs)", "measure")
 
 
 def shared(frame: pl.DataFrame) -> AnyChart:
@@ -194,7 +194,7 @@ def coalescing(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     shown = frame.with_columns(plot=pl.concat_str("page", pl.lit(", "), "measure"))
-    return _dots(shown, _VISIT_LOOKS, "Two connections minus one (RTTs)", "plot")
+    return _dots(shown, _VISIT_STYLES, "Two connections minus one (RTTs)", "plot")
 
 
 def _table(frame: pl.DataFrame) -> pl.DataFrame:

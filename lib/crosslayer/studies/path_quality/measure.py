@@ -16,8 +16,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PacedQueries
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.studies.loss.measure import Loss
-from crosslayer.studies.one_connection.measure import OneConnection
+from crosslayer.studies import loss, one_connection
 from crosslayer.studies.path_quality import loses
 from crosslayer.studies.path_quality.visits import VISITS
 from crosslayer.testbed import network
@@ -65,7 +64,7 @@ class Shared(Measurer):
         """Every transport."""
         return list(SHARED)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition, and of its first query that counts."""
         columns = {"page": None, "connection_mode": "kept", "client": 0, "number": 1}
         return "paced_queries", {"protocol": SHARED[condition].value} | columns
@@ -107,7 +106,8 @@ class PathQuality(Measurer):
 
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
-        self._lookups, self._loads, self._shared = Loss(bench), OneConnection(bench), Shared(bench)
+        self._lookups, self._loads = loss.STUDY.measurer(bench), one_connection.STUDY.measurer(bench)
+        self._shared = Shared(bench)
 
     def _of(self, condition: str) -> Measurer:
         if condition in SHARED:
@@ -125,9 +125,9 @@ class PathQuality(Measurer):
             return list(LOOKUPS)
         return [*VISITS, *(SHARED if cell.page == self.bench.plan.pages[0] else ())]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """As the part that measures it."""
-        return self._of(condition).place(condition)
+        return self._of(condition).table_and_columns(condition)
 
     def warm_up(self) -> None:
         """Every part."""

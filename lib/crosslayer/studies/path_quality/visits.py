@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode
+from crosslayer.studies.one_connection import FIRST_VISIT, RETURNING, Mode
 from crosslayer.vocabulary import Http3, Protocol, Resumption
 
 PAIRS = {

@@ -18,7 +18,7 @@ class Options:
     rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
     """How long nothing is asked, seconds. By the wall clock they are waited for.
 
-    The mishap is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
+    The path event is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
     which comes first.
     """
     keepers: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (

@@ -22,7 +22,7 @@ _VALID = pl.col("error").is_null() & (pl.col("keeper") == str(ClientKind.STUB))
 
 def source(protocol: str, event: PathEvent, *, beyond: bool) -> Source:
     """Answers of the stub after an idle time: whole, or what they take beyond the silence that it waited through."""
-    rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("mishap") == str(event))
+    rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("path_event") == str(event))
     if event is PathEvent.NOTHING:
         rows &= pl.col("rest_s") <= SHORT_S
     if beyond:

@@ -22,19 +22,19 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     WIDE,
     AnyChart,
-    Look,
+    Style,
 )
 from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
-_LOOKS = {
-    "stub": Look(BLUE, "circle", SOLID),
-    "stub that doubts no path": Look(RED, "diamond", SHORT),
-    "dnsproxy": Look(BROWN, "square", CHAIN),
-    "program": Look(PURPLE, "triangle-up", LONG),
-    "Chromium": Look(GREEN, "cross", WIDE),
+_STYLES = {
+    "stub": Style(BLUE, "circle", SOLID),
+    "stub that doubts no path": Style(RED, "diamond", SHORT),
+    "dnsproxy": Style(BROWN, "square", CHAIN),
+    "program": Style(PURPLE, "triangle-up", LONG),
+    "Chromium": Style(GREEN, "cross", WIDE),
 }
-_NAMES = dict(zip(map(str, ClientKind), _LOOKS, strict=True))
-_MISHAPS = {
+_NAMES = dict(zip(map(str, ClientKind), _STYLES, strict=True))
+_PATH_EVENTS = {
     PathEvent.NOTHING: "nothing happened",
     PathEvent.FORGOTTEN: "path forgot it",
     PathEvent.MOVED: "client moved",
@@ -51,9 +51,11 @@ _LIMIT_RTT = 1.5
 _STALL_MS = 1000.0
 """What takes as long has stalled."""
 _WHERE = {
-    _MISHAPS[PathEvent.FORGOTTEN]: "the path forgot it",
-    _MISHAPS[PathEvent.MOVED]: "the client moved",
-    _MISHAPS[PathEvent.RESTARTED]: "the server restarted, which takes no early data for tickets that it does not know",
+    _PATH_EVENTS[PathEvent.FORGOTTEN]: "the path forgot it",
+    _PATH_EVENTS[PathEvent.MOVED]: "the client moved",
+    _PATH_EVENTS[
+        PathEvent.RESTARTED
+    ]: "the server restarted, which takes no early data for tickets that it does not know",
 }
 
 
@@ -64,15 +66,17 @@ def _written(rest_s: float) -> str:
 def rest_data(inputs: Inputs) -> pl.DataFrame:
     """The next answer after a rest.
 
-    Columns link, measure, protocol, keeper, mishap, rest_s, rest, n, rounds, median, low, high. Measures: `answer
+    Columns link, measure, protocol, keeper, path_event, rest_s, rest, n, rounds, median, low, high. Measures: `answer
     (ms)`; `without an answer (%)`, where there are such; `beyond the wait (RTT)`, P99 over all links and rests of what
     the answer took beyond the silence that the stub waited through, in multiples of each link's nominal RTT.
     """
     every = inputs.rests.with_columns(
         keeper=pl.col("keeper").replace_strict(_NAMES, return_dtype=pl.String),
-        mishap=pl.col("mishap").replace_strict({str(k): v for k, v in _MISHAPS.items()}, return_dtype=pl.String),
+        path_event=pl.col("path_event").replace_strict(
+            {str(k): v for k, v in _PATH_EVENTS.items()}, return_dtype=pl.String
+        ),
     )
-    by = ["link", "protocol", "keeper", "mishap", "rest_s"]
+    by = ["link", "protocol", "keeper", "path_event", "rest_s"]
     named = every.filter(pl.col("error").is_null())
     answers = metrics.medians(named, "answer_ms", by).with_columns(measure=pl.lit(_ANSWER))
     failed = every.with_columns(failed=pl.col("error").is_not_null().cast(pl.Float64) * 100)
@@ -83,15 +87,17 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
         inputs.rtts,
         ["beyond_ms"],
     )
-    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "keeper", "mishap"], level=_P99)
+    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "keeper", "path_event"], level=_P99)
     beyond = beyond.with_columns(measure=pl.lit(_BEYOND), link=pl.lit("all")).filter(pl.col("n") >= _OF_P99)
     frame = pl.concat([answers, unanswered, beyond], how="diagonal")
     rests = {rest: _written(rest) for rest in sorted(frame["rest_s"].drop_nulls().unique())}
-    ranks = {name: at for order in (Protocol, _MISHAPS.values(), _LOOKS) for at, name in enumerate(map(str, order))}
+    ranks = {
+        name: at for order in (Protocol, _PATH_EVENTS.values(), _STYLES) for at, name in enumerate(map(str, order))
+    }
     return inputs.by_rtt(
         frame.with_columns(rest=pl.col("rest_s").replace_strict(rests, default=None, return_dtype=pl.String)).sort(
             "measure",
-            *(pl.col(name).replace_strict(ranks, return_dtype=pl.Int64) for name in ("protocol", "mishap")),
+            *(pl.col(name).replace_strict(ranks, return_dtype=pl.Int64) for name in ("protocol", "path_event")),
             "rest_s",
             pl.col("keeper").replace_strict(ranks, return_dtype=pl.Int64),
         )
@@ -99,15 +105,15 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def rests(frame: pl.DataFrame) -> AnyChart:
-    """A plot for each transport and mishap, on the link with the longest RTT."""
+    """A plot for each transport and path event, on the link with the longest RTT."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return marks.empty_plot("no rests in this dataset", TEXT_WIDTH - 60)
     link = answers["link"].unique(maintain_order=True)[-1]
     shown = answers.filter(pl.col("link") == link)
-    mishaps = [name for name in _MISHAPS.values() if name in set(shown["mishap"])]
+    path_events = [name for name in _PATH_EVENTS.values() if name in set(shown["path_event"])]
     protocols = [str(name) for name in Protocol if name in set(shown["protocol"])]
-    known = {name: look for name, look in _LOOKS.items() if name in set(shown["keeper"])}
+    known = {name: encodings for name, encodings in _STYLES.items() if name in set(shown["keeper"])}
     low, high = shown["median"].min(), shown["median"].max()
     scale = alt.Scale(type="log", domain=[float(low) * 0.7, float(high) * 1.4], nice=False)  # type: ignore[arg-type]
     x = alt.X(
@@ -117,20 +123,23 @@ def rests(frame: pl.DataFrame) -> AnyChart:
         axis=alt.Axis(values=[100, 300, 1000, 3000, 10000], grid=True, format="~s"),
     )
     y = marks.rows("rest", list(shown.sort("rest_s")["rest"].unique(maintain_order=True)))
-    look = marks.by("keeper", known, "color", "shape", "offset", columns=len(known))
-    tooltip = marks.tips("keeper", "protocol", "mishap", "rest", value="ms", digits=".1f", counted="rests")
-    base = alt.Chart(width=(TEXT_WIDTH - 150) // len(mishaps), height=alt.Step(7))
-    layers = marks.intervals(base, x, y, tooltip, look, size=26)
+    encodings = marks.encode_series("keeper", known, "color", "shape", "offset", columns=len(known))
+    tooltip = marks.tooltip("keeper", "protocol", "path_event", "rest", value="ms", digits=".1f", counted="rests")
+    base = alt.Chart(width=(TEXT_WIDTH - 150) // len(path_events), height=alt.Step(7))
+    layers = marks.intervals(base, x, y, tooltip, encodings, size=26)
     chart: AnyChart = marks.multiples(
-        layers, row=marks.down("protocol", protocols), column=marks.across("mishap", mishaps), spacing=6
+        layers,
+        row=marks.facet_rows("protocol", protocols),
+        column=marks.facet_columns("path_event", path_events),
+        spacing=6,
     )
     chart.data = shown
     return chart
 
 
 def rest_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, link, protocol, mishap, rest, keeper, n, median, low, high; ms, or multiples of the RTT."""
-    return frame.select("measure", "link", "protocol", "mishap", "rest", "keeper", "n", "median", "low", "high")
+    """measure, link, protocol, path_event, rest, keeper, n, median, low, high; ms, or multiples of the RTT."""
+    return frame.select("measure", "link", "protocol", "path_event", "rest", "keeper", "n", "median", "low", "high")
 
 
 def _ms(value: float) -> str:
@@ -145,7 +154,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     stub = _NAMES[ClientKind.STUB]
     sentences = []
     beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
-    for (event,), some in beyond.group_by(["mishap"], maintain_order=True):
+    for (event,), some in beyond.group_by(["path_event"], maintain_order=True):
         worst = ", ".join(f"{values['protocol']} {values['median']:.2f} RTT" for values in some.iter_rows(named=True))
         sentences.append(f"{event}: {worst}")
     verdict = ""
@@ -154,15 +163,15 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     ends = [
         f"{'within' if float(most) <= _LIMIT_RTT else 'above'} them where {_WHERE[event]}"  # type: ignore[arg-type]
-        for (event,), some in early.group_by(["mishap"], maintain_order=True)
+        for (event,), some in early.group_by(["path_event"], maintain_order=True)
         if (most := some["median"].max()) is not None
     ]
     if ends:
         verdict += f"It may be {_LIMIT_RTT:g} RTT with early data, and is {', '.join(ends)}. "
     stalls = []
     late = answers.filter(pl.col("median") >= _STALL_MS)
-    for path_event, keeper in product(_MISHAPS.values(), _LOOKS):
-        some = late.filter(mishap=path_event, keeper=keeper)
+    for path_event, keeper in product(_PATH_EVENTS.values(), _STYLES):
+        some = late.filter(path_event=path_event, keeper=keeper)
         if not some.is_empty():
             least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]
             names = ", ".join(some["protocol"].unique(maintain_order=True))
@@ -171,7 +180,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     never = [
         f"{path_event}, {keeper}: {', '.join(some['protocol'].unique(maintain_order=True))}"
         for (path_event, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
-            ["mishap", "keeper"], maintain_order=True
+            ["path_event", "keeper"], maintain_order=True
         )
     ]
     return f"{verdict}{stalled}." + (f" No answer in as many as 20 queries: {'; '.join(never)}." if never else "")

@@ -22,7 +22,7 @@ _ASKS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClientAnswer:
     """A good answer to a client, or none."""
 
     asked: int
@@ -41,7 +41,7 @@ class Keeping(ABC):
         self._events = events
 
     @abstractmethod
-    def ask(self) -> Answer:
+    def ask(self) -> ClientAnswer:
         """Ask until there is a good answer, 20 times at most."""
 
     @abstractmethod
@@ -83,13 +83,13 @@ class Forwarded(Keeping):
         super().__init__(events)
         self._asker, self._query, self._stub = asker, query, stub
 
-    def ask(self) -> Answer:
+    def ask(self) -> ClientAnswer:
         """By the kernel's time of the answer."""
         asked = [once(self._asker, self._query, PATIENCE_S)]
         while unanswered(asked[-1], self._query) is not None and len(asked) < _ASKS:
             asked.append(once(self._asker, self._query, PATIENCE_S))
         error = unanswered(asked[-1], self._query)
-        return Answer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
+        return ClientAnswer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
 
     def forget(self) -> None:
         """Also discards what the stub reported."""
@@ -131,7 +131,7 @@ class Library(Keeping):
             self._client.close()
             self._client = None
 
-    def ask(self) -> Answer:
+    def ask(self) -> ClientAnswer:
         """By the program's own clock."""
         sent_ns, error, self._new = time.time_ns(), None, False
         for asked in range(1, _ASKS + 1):
@@ -144,9 +144,9 @@ class Library(Keeping):
             answered_ns = time.time_ns()
             if error is None:
                 self._sessions.put(self._server, self._protocol, client.session)
-                return Answer(asked, sent_ns, answered_ns)
+                return ClientAnswer(asked, sent_ns, answered_ns)
             self.close()
-        return Answer(_ASKS, sent_ns, error=error)
+        return ClientAnswer(_ASKS, sent_ns, error=error)
 
     def _connected(self) -> Client:
         most = self._protocol.transport.resumptions[-1]
@@ -193,7 +193,7 @@ class Browsing(Keeping):
         super().forget()
         self._opened.clear()
 
-    def ask(self) -> Answer:
+    def ask(self) -> ClientAnswer:
         """By the browser's clock."""
         first_ns: int | None = None
         for asked in range(1, _ASKS + 1):
@@ -207,8 +207,8 @@ class Browsing(Keeping):
                     self._last = event
             if self._last is not None and self._last.name.rstrip(".") == name:
                 error = None if self._last.listener == self._listener else f"it asked over {self._last.listener}"
-                return Answer(asked, first_ns, None if error else end_ns, error)
-        return Answer(_ASKS, first_ns or 0, error="no answer")
+                return ClientAnswer(asked, first_ns, None if error else end_ns, error)
+        return ClientAnswer(_ASKS, first_ns or 0, error="no answer")
 
     def answer_columns(self) -> dict[str, Any]:
         """What the server reports. A connection that moved to another port with its client is no new one."""

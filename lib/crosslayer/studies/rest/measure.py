@@ -41,7 +41,7 @@ _EVERY = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class IdleCondition:
     """One way to rest."""
 
     keeper: ClientKind
@@ -50,12 +50,12 @@ class Condition:
     rest_s: float
 
 
-def conditions(plan: Plan) -> dict[str, Condition]:
+def conditions(plan: Plan) -> dict[str, IdleCondition]:
     """Every condition of a plan by its name."""
     kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
     befallen = list(itertools.product(PathEvent, plan.options.rests_s))
     made = [
-        Condition(keeper, protocol, event, rest_s)
+        IdleCondition(keeper, protocol, event, rest_s)
         for (keeper, protocol), (event, rest_s) in itertools.product(kept, befallen)
         if rest_s <= _RESTS_AT_MOST_S.get(keeper, rest_s)
     ]
@@ -107,7 +107,7 @@ class Rest(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every keeper, transport, mishap and rest, but those of a browser."""
+        """Every keeper, transport, path event and rest, but those of a browser."""
         return [name for name, chosen in self._conditions.items() if chosen.keeper is not ClientKind.CHROMIUM]
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
@@ -116,13 +116,13 @@ class Rest(Measurer):
             return []
         return [name for name, chosen in self._conditions.items() if chosen.keeper is ClientKind.CHROMIUM]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = self._conditions[condition]
         return "rests", {
             "protocol": chosen.protocol.value,
             "keeper": chosen.keeper.value,
-            "mishap": chosen.event.value,
+            "path_event": chosen.event.value,
             "rest_s": float(chosen.rest_s),
         }
 
@@ -156,7 +156,7 @@ class Rest(Measurer):
         return {"rests": [row]}
 
     @contextlib.contextmanager
-    def _keeping(self, chosen: Condition) -> Iterator[Keeping]:
+    def _keeping(self, chosen: IdleCondition) -> Iterator[Keeping]:
         """A keeper that has neither connections nor tickets."""
         if chosen.keeper in _STUBS:
             asker, stub = self._stubs.get((chosen.keeper, chosen.protocol)) or self._started(chosen)
@@ -179,7 +179,7 @@ class Rest(Measurer):
                 proxy.wait_until(lambda: unanswered(once(asker, self._query, 1.0), self._query) is None)
                 yield Forwarded(self._events, asker, self._query)
 
-    def _started(self, chosen: Condition) -> tuple[dns.Asker, Stub]:
+    def _started(self, chosen: IdleCondition) -> tuple[dns.Asker, Stub]:
         near = f"127.0.0.{len(self._stubs) + 3}"
         doubts = {} if chosen.keeper is ClientKind.STUB else {"rested_after_s": 0.0}
         most = chosen.protocol.transport.resumptions[-1]

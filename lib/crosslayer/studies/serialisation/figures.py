@@ -19,12 +19,13 @@ from crosslayer.figures.style import (
     TRANSPORTS,
     WIDE,
     AnyChart,
-    Look,
+    Style,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import PAPER
+from crosslayer.studies.coalescing import TNSM24
 from crosslayer.studies.serialisation.conditions import DOQ_SIZES
 
+_PAPER = TNSM24.name
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
 _DOQ_QUERY_BYTES = 43
@@ -34,12 +35,12 @@ _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 _PUBLISHED_DSL_QUERY_RTT = 1.37  # TNSM24 section IV-B, claim T100
 _SENT = {name: sizes.series for name, sizes in DOQ_SIZES.items()}
 
-_LOOKS = {
+_STYLES = {
     "DoUDP": TRANSPORTS["DoUDP"],
     "DoQ": TRANSPORTS["DoQ"],
-    "DoQ, datagrams of 1400": Look(GREEN, "square", LONG),
-    "DoQ, query padded to 512": Look(RED, "triangle-up", SHORT),
-    "DoQ, query padded to 1024": Look(PURPLE, "triangle-down", WIDE),
+    "DoQ, datagrams of 1400": Style(GREEN, "square", LONG),
+    "DoQ, query padded to 512": Style(RED, "triangle-up", SHORT),
+    "DoQ, query padded to 1024": Style(PURPLE, "triangle-down", WIDE),
 }
 
 
@@ -109,16 +110,16 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
     scale = alt.Scale(domain=[low, top], nice=False)
     x = alt.X("x:Q", title="Bytes sent up to the query at the uplink's rate (ms)", scale=scale)
     y = alt.Y("median:Q", title="Query beyond one RTT (ms)", scale=scale)
-    look = marks.by("series", _LOOKS, "color", "shape", columns=2)
+    encodings = marks.encode_series("series", _STYLES, "color", "shape", columns=2)
     position = alt.Tooltip("x:Q", format=".2f", title="serialisation, ms")
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "series", "source", value="beyond one RTT, ms", counted="exchanges", more=[position]
     )
     base = alt.Chart(width=COLUMN_WIDTH - 62, height=COLUMN_WIDTH - 62)
     chart: AnyChart = alt.layer(
         marks.diagonal(base, max(0.0, low), top),  # one ms of serialisation, one ms of delay
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, upright=True),
-        marks.hollow(base, x, y, tooltip, {}, size=120, color=INK, shape="circle"),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings, upright=True),
+        marks.published_points(base, x, y, tooltip, {}, size=120, color=INK, shape="circle"),
     )
     chart.data = with_titles(frame)
     return chart
@@ -144,7 +145,7 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
         f"{with_interval(slope, 'ms', 2)}, over four uplinks and four sizes; {with_interval(intercept, 'ms', 1)} are "
         f"left where nothing is serialised. On DSL that makes {explained:.1f} ms of the {at['median']:.1f} ms that our "
         f"query takes beyond one RTT, and {100 * explained / published['median']:.0f} % of the "
-        f"{published['median']:.1f} ms of {PAPER} (1.37 RTT), were its datagrams of the same size."
+        f"{published['median']:.1f} ms of {_PAPER} (1.37 RTT), were its datagrams of the same size."
     )
 
 
@@ -156,7 +157,7 @@ FIGURES = (
         caption="Median duration of a query beyond the link's RTT, against the transmission time of the bytes "
         "sent before its end (the padded second flight of the handshake, and the query). DSL with its "
         "own uplink, and with 2, 4 and 16 times its rate.",
-        note=f"Dashed: one ms of bytes, one ms of delay. Hollow: {PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
+        note=f"Dashed: one ms of bytes, one ms of delay. Hollow: {_PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
         "size. Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,

@@ -66,13 +66,13 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
     shade = alt.Color("percent:Q", scale=scale, legend=legend)
     more = [alt.Tooltip("published:Q", format=".0f", title="published, bytes"), _EXCHANGES]
-    tooltip = marks.tips("series", "part", value="measured, bytes", digits=".0f", more=more)
+    tooltip = marks.tooltip("series", "part", value="measured, bytes", digits=".0f", more=more)
     chart: AnyChart = marks.heatmap(
         base,
         alt.condition("isValid(datum.percent)", shade, alt.value("white")),
         tooltip,
-        marks.Text("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
-        marks.Text("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
+        marks.CellText("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
+        marks.CellText("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
         stroke=RULE,
     )
     chart.data = rows
@@ -153,8 +153,8 @@ def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
         return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     row_names, top = _row_names(frame), float(frame["median"].max())  # type: ignore[arg-type]
     shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
-    number = marks.Text(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
-    tooltip = marks.tips("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
+    number = marks.CellText(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
+    tooltip = marks.tooltip("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
     plots = []
     for measure in _TIMES:
         shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
@@ -237,16 +237,16 @@ def round_trip_marks(frame: pl.DataFrame) -> AnyChart:
     axis = alt.Axis(values=[0, 1, 2, 3], format="d")
     x = alt.X("median:Q", title="Handshake (multiples of the RTT)", scale=scale, axis=axis)
     y = marks.rows("label", frame["label"].to_list())
-    look = marks.by("protocol", TRANSPORTS, "color", "shape", legend=False)
+    encodings = marks.encode_series("protocol", TRANSPORTS, "color", "shape", legend=False)
     more = [
         alt.Tooltip("expected:Q", title="RTTs expected"),
         alt.Tooltip("beyond_ms:Q", format="+.1f", title="beyond the round-trips, ms"),
         alt.Tooltip("received_bytes:Q", format=".0f", title="received, bytes"),
     ]
-    tooltip = marks.tips("label", value="RTT", counted="exchanges", more=more)
+    tooltip = marks.tooltip("label", value="RTT", counted="exchanges", more=more)
     base = alt.Chart(width=COLUMN_WIDTH - 165, height=17 * frame.height)
     chart: AnyChart = alt.layer(
-        marks.ticks(base, alt.X("expected:Q"), y, tooltip), *marks.intervals(base, x, y, tooltip, look)
+        marks.ticks(base, alt.X("expected:Q"), y, tooltip), *marks.intervals(base, x, y, tooltip, encodings)
     )
     chart.data = frame
     return chart

@@ -44,18 +44,18 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Options of every resolver (`Server.start`), by the `condition` of its rows."""
 
 SETTINGS = dns.ClientSettings(
-    quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.Group.X25519
+    quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.KeyShareGroup.X25519
 )
 """As the bytes of the paper's client say it: Initial datagrams of 1252 bytes (quic-go), queries with a DNS cookie and
 without padding, so that answers are not padded either; a ClientHello as long as it is, with the key share that
 Go prefers."""
 
-SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.Group.P256)
+SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.KeyShareGroup.P256)
 """There the curve of the certificate has to be among the client's groups too (RFC 8422, section 5.1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class QueryCondition:
     """One kind of exchange."""
 
     resolver: str
@@ -69,16 +69,20 @@ class Condition:
 _TICKET, _NONE, _EARLY = Resumption.TICKET, Resumption.NONE, Resumption.EARLY_DATA
 
 EVERYWHERE = (
-    *(Condition("main", protocol, _NONE) for protocol in (Protocol.DOUDP, Protocol.DOTCP)),
-    *(Condition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
-    *(Condition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
+    *(QueryCondition("main", protocol, _NONE) for protocol in (Protocol.DOUDP, Protocol.DOTCP)),
+    *(QueryCondition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
+    *(QueryCondition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
 )
 """What is measured in every cell: the paper's conditions, and DoH3 and early data beside them."""
 
 FIRST_ONLY = (
-    *(Condition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),
-    *(Condition("tls-1.2", p, resumption) for p in (Protocol.DOT, Protocol.DOH) for resumption in (_NONE, _TICKET)),
-    *(Condition(name, Protocol.DOQ, r) for name in ("retry", "large-certificate") for r in (_NONE, _TICKET)),
+    *(QueryCondition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),
+    *(
+        QueryCondition("tls-1.2", p, resumption)
+        for p in (Protocol.DOT, Protocol.DOH)
+        for resumption in (_NONE, _TICKET)
+    ),
+    *(QueryCondition(name, Protocol.DOQ, r) for name in ("retry", "large-certificate") for r in (_NONE, _TICKET)),
 )
 """What is measured from the first vantage point of the plan only: in round-trips it is the same from all of them."""
 
@@ -125,7 +129,7 @@ class SingleQuery(Measurer):
         first = vantage_point(cell.link) == vantage_point(self.bench.plan.links[0])
         return [str(condition) for condition in (*EVERYWHERE, *(FIRST_ONLY if first else ()))]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = CONDITIONS[condition]
         return "dns_exchanges", {
@@ -146,7 +150,7 @@ class SingleQuery(Measurer):
         results = self._exchanges(CONDITIONS[condition])
         return {"dns_exchanges": exchange_rows(row, results, self._servers[CONDITIONS[condition].resolver].events())}
 
-    def _exchanges(self, condition: Condition) -> list[dns.Exchange]:
+    def _exchanges(self, condition: QueryCondition) -> list[dns.ExchangeResult]:
         return warmed(
             self._targets[condition.resolver],
             dns.Question(NAME),

@@ -6,6 +6,7 @@ from typing import Literal
 from crosslayer.campaign.plan import Plan
 from crosslayer.studies.single_query import IMC22
 from crosslayer.study import Section, Study
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
@@ -56,5 +57,5 @@ STUDY = Study(
         "I130": "PLT of pages with many lookups, loss of DoQ over DoUDP",
     },
     primes_alias=False,
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )

@@ -53,8 +53,8 @@ def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
-def _look(names: Iterable[str]) -> marks.Encodings:
-    return marks.by("series", marks.looks(names), "color", "shape")
+def _encodings(names: Iterable[str]) -> marks.Encodings:
+    return marks.encode_series("series", marks.styles(names), "color", "shape")
 
 
 def _titles(frame: pl.DataFrame) -> list[str]:
@@ -134,17 +134,17 @@ def fig4(frame: pl.DataFrame) -> AnyChart:
     narrow = len(pages) > _WIDE_PAGES
     x = alt.X("median:Q", title="%" if narrow else _OVER, scale=scale, axis=alt.Axis(tickCount=3))
     who = ("link_title", "page", "lookups", "series")
-    tooltip = marks.tips(*who, value="PLT over DoUDP, %", digits="+.2f", counted="loads")
+    tooltip = marks.tooltip(*who, value="PLT over DoUDP, %", digits="+.2f", counted="loads")
     y = marks.rows("series", PROTOCOLS)
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(base, x, y, tooltip, _look(PROTOCOLS), size=36, clip=True),
+        *marks.intervals(base, x, y, tooltip, _encodings(PROTOCOLS), size=36, clip=True),
     ]
     header = {"labelExpr": "split(datum.label, '|')", "labelFontSize": 8.5, "labelFontWeight": "normal"}
     chart: AnyChart = marks.multiples(
         layers,
-        row=marks.down("link_title", _titles(frame)),
-        column=marks.across("page_title", pages, **header),
+        row=marks.facet_rows("link_title", _titles(frame)),
+        column=marks.facet_columns("page_title", pages, **header),
         spacing=6,
     )
     chart.data = with_titles(named)
@@ -196,7 +196,7 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
     """PLT over DoUDP against the number of lookups, a column for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
-    look, links, most = _look(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
+    encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
     plots = []
@@ -209,13 +209,13 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
         mean = alt.Y("mean(median):Q", title=title, scale=scale)
         tip = alt.Tooltip("x:Q", title="lookups")
         who = ("link_title", "page", "series")
-        tooltip = marks.tips(*who, value=title, digits="+.2f", counted="loads", more=[tip])
+        tooltip = marks.tooltip(*who, value=title, digits="+.2f", counted="loads", more=[tip])
         layers = [
             marks.line_at(base, y=0),
-            marks.trend(base, x, mean, {"color": look["color"]}, strokeWidth=1.2, opacity=0.6),
-            *marks.intervals(base, x, y, tooltip, look, upright=True, size=40, width=1.3),
+            marks.trend(base, x, mean, {"color": encodings["color"]}, strokeWidth=1.2, opacity=0.6),
+            *marks.intervals(base, x, y, tooltip, encodings, upright=True, size=40, width=1.3),
         ]
-        column = marks.across("link_title", links, labels=first)
+        column = marks.facet_columns("link_title", links, labels=first)
         plots.append(marks.multiples(layers, column=column, spacing=12).transform_filter(alt.datum.measure == measure))
     chart: AnyChart = alt.vconcat(*plots, spacing=8)
     chart.data = with_titles(frame).with_columns(place=_shifted("x"))
@@ -297,15 +297,15 @@ def faster(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("place:Q", title="Lookups", scale=alt.Scale(domain=[0.5, most + 0.5], nice=False), axis=lookups)
     title, scale = "Rounds faster than over DoUDP (%)", alt.Scale(domain=[-4, 104], nice=False)
     y, mean = (alt.Y(value, title=title, scale=scale) for value in ("percent:Q", "mean(percent):Q"))
-    look = _look(PROTOCOLS)
+    encodings = _encodings(PROTOCOLS)
     who = ("link_title", "page", "series")
-    tooltip = marks.tips(*who, value="rounds, %", of="percent:Q", digits=".0f", counted="rounds")
+    tooltip = marks.tooltip(*who, value="rounds, %", of="percent:Q", digits=".0f", counted="rounds")
     layers = [
         marks.line_at(base, y=50),
-        marks.trend(base, x, mean, {"color": look["color"]}, strokeWidth=1.2, opacity=0.6),
-        base.mark_point(size=40, filled=True, opacity=0.9).encode(x, y, **look, tooltip=tooltip),
+        marks.trend(base, x, mean, {"color": encodings["color"]}, strokeWidth=1.2, opacity=0.6),
+        base.mark_point(size=40, filled=True, opacity=0.9).encode(x, y, **encodings, tooltip=tooltip),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=12)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=12)
     chart.data = with_titles(frame).with_columns(place=_shifted("lookups"))
     return chart
 
@@ -359,12 +359,12 @@ def first_lookup(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("median:Q", title="First lookup (RTT)", scale=scale, axis=alt.Axis(values=[0, 1, 2, 3, 4]))
     y = marks.rows("series", order)
     expected = alt.Tooltip("expected:Q", title="round-trips expected")
-    tooltip = marks.tips("link_title", "series", value="first lookup, RTT", counted="loads", more=[expected])
+    tooltip = marks.tooltip("link_title", "series", value="first lookup, RTT", counted="loads", more=[expected])
     layers = [
         marks.ticks(base, alt.X("expected:Q", scale=scale), y, tooltip),
-        *marks.intervals(base, x, y, tooltip, _look(order), size=40),
+        *marks.intervals(base, x, y, tooltip, _encodings(order), size=40),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=12)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=12)
     chart.data = with_titles(frame)
     return chart
 

@@ -62,7 +62,7 @@ class Web(Measurer):
         """Every DNS transport of who asks."""
         return [protocol.value for protocol in (_OF_BROWSERS if self._itself else SIX_TRANSPORTS)]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         return "page_loads", {"h3": "1-rtt", "coupling": "coupled", "dns_protocol": condition, "condition": "main"}
 
@@ -93,7 +93,7 @@ class Web(Measurer):
         return {
             "page_loads": [row],
             "resources": resource_rows(row, load, events),
-            "lookups": [Lookups.place(row) | columns for columns in lookup_columns(queries)],
+            "lookups": [Lookups.identity(row) | columns for columns in lookup_columns(queries)],
         }
 
     def _browser(self, protocol: dns.Protocol) -> Browser:

@@ -14,10 +14,10 @@ from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, cdf
 from crosslayer.figures.style import link_title
 from crosslayer.metrics.resampling import Reals
-from crosslayer.studies.coalescing import LINKS, PAGES
+from crosslayer.studies.coalescing import LINKS, PAGES, TNSM24
 from crosslayer.studies.coalescing import metrics as series
 
-PAPER = "TNSM24"
+PAPER = TNSM24.name
 OURS = "Dots and bars at 0.5: our medians, 95 % intervals."
 DOTTED = f"Dotted, thin: {PAPER} as published. {OURS}"
 
@@ -63,14 +63,14 @@ def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, met
     return values, observations(inputs).rounds_of(rounds)
 
 
-def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.Group]:
+def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.CurveGroup]:
     """Series of a panel in multiples of the RTT, links together; `named` has the name of each in the legend."""
     known = rtts_ms(inputs)
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
         parts = [metrics.Numbers(times / known[link], rounds) for link, _, (times, rounds) in cells]
         if values := pooled(inputs, parts):
-            yield cdf.Group(panel, shown, *values)
+            yield cdf.CurveGroup(panel, shown, *values)
 
 
 def measured(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
@@ -88,17 +88,6 @@ def with_published(rows: pl.DataFrame) -> pl.DataFrame:
     return ours.join(published, on=key, how="left", maintain_order="left").select(
         *key, "n", "median", "low", "high", "published"
     )
-
-
-def published_saving(inputs: Inputs) -> pl.DataFrame:
-    """What H3 0-RTT saves by the medians of Figs. 10 and 11: link, page, saving_ms, nominal_rtt_ms."""
-    plt = inputs.published.absolute_plt
-    one, zero = (
-        plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
-        for kind in ("1-RTT", "0-RTT")
-    )
-    rows = one.join(zero, on=["link", "page"]).join(inputs.rtts.collect(), on="link")
-    return rows.select("link", "page", "nominal_rtt_ms", saving_ms=pl.col("1-RTT") - pl.col("0-RTT"))
 
 
 @lru_cache(maxsize=2)  # every figure says it

@@ -104,12 +104,12 @@ def processing_data(inputs: Inputs) -> pl.DataFrame:
     return pl.concat([cdf.measured_groups(_excesses(inputs, panels), points=120), cdf.published_quantiles(known)])
 
 
-def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.Group]:
+def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.CurveGroup]:
     for link, (shown, name) in product((link for link in inputs.links if link in panels), _EXCHANGES.items()):
         least = rtts_ms(inputs)[link] * ROUND_TRIPS[shown]
         cells = cells_of(inputs, name, [link])
         if values := pooled(inputs, [metrics.Numbers(times - least, rounds) for _, _, (times, rounds) in cells]):
-            yield cdf.Group(panels[link], shown, *values)
+            yield cdf.CurveGroup(panels[link], shown, *values)
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from crosslayer.figures.style import (
     RED,
     SOLID,
     AnyChart,
-    Look,
+    Style,
     link_title,
     with_titles,
 )
@@ -32,7 +32,6 @@ from crosslayer.studies.coalescing.figures.common import (
     measured,
     observations,
     pooled,
-    published_saving,
     rtts_ms,
     with_published,
 )
@@ -75,10 +74,10 @@ _EVENTS = {"request sent": "request start", "handshake done": "handshake done", 
 _BAR = "M-0.14,-1H0.14V1H-0.14Z"
 """A symbol: a thin upright bar."""
 
-_EVENT_LOOKS = {
-    "request sent": Look(GREEN, "triangle-right", SOLID),
-    "handshake done": Look(INK, _BAR, SOLID),
-    "response starts": Look(RED, "circle", SOLID),
+_EVENT_STYLES = {
+    "request sent": Style(GREEN, "triangle-right", SOLID),
+    "handshake done": Style(INK, _BAR, SOLID),
+    "response starts": Style(RED, "circle", SOLID),
 }
 
 
@@ -108,12 +107,12 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     conditions = ["1-RTT", "0-RTT"]
     y = alt.Y("h3:N", title=None, sort=conditions, scale=alt.Scale(domain=conditions), axis=alt.Axis(domain=False))
     more = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("p5", "p95")]
-    tooltip = marks.tips("link_title", "h3", "event", value="median, RTT", digits=".3f", counted="loads", more=more)
-    look = marks.by("event", _EVENT_LOOKS, "color", "shape")
+    tooltip = marks.tooltip("link_title", "h3", "event", value="median, RTT", digits=".3f", counted="loads", more=more)
+    encodings = marks.encode_series("event", _EVENT_STYLES, "color", "shape")
     base = alt.Chart(width=COLUMN_WIDTH - 112, height=34)
-    layers = marks.intervals(base, x, y, tooltip, look, ends=("p5", "p95"), size=64, width=1, clip=True)
+    layers = marks.intervals(base, x, y, tooltip, encodings, ends=("p5", "p95"), size=64, width=1, clip=True)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
-    row = marks.down("link_title", links, labelAngle=0, labelAlign="left", labelAnchor="middle", labelPadding=2)
+    row = marks.facet_rows("link_title", links, labelAngle=0, labelAlign="left", labelAnchor="middle", labelPadding=2)
     chart: AnyChart = marks.multiples(layers, row=row, spacing=6)
     chart.data = with_titles(frame)
     return chart
@@ -146,7 +145,7 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
         if (of_series := pooled(inputs, list(savings(time, link, pages))))
     ]
     ours = measured(["link", "series"], rows)
-    printed = published_saving(inputs).select(
+    printed = inputs.published_saving.select(
         "link",
         series=pl.format("PLT, {}", "page"),
         source=pl.lit("published"),
@@ -163,28 +162,28 @@ def saving(frame: pl.DataFrame) -> AnyChart:
     order = [name for name in _SAVED if name in series] + sorted(series - set(_SAVED))
     further = cycle(_SAVED.values())  # a page that the paper does not have
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
-    scale = marks.reach(frame, least=(-0.1, 1.2), margin=0.05)
+    scale = marks.domain(frame, least=(-0.1, 1.2), margin=0.05)
     x = alt.X("median:Q", title="Saved by H3 0-RTT (multiples of the RTT)", scale=scale, axis=alt.Axis(tickCount=7))
     y = marks.rows("link_title", links, bold=True)
     shown = {name: _SAVED.get(name) or next(further) for name in order}
-    look = marks.by("series", shown, "color", "shape", "offset", columns=2)
+    encodings = marks.encode_series("series", shown, "color", "shape", "offset", columns=2)
     who = ("link_title", "series", "source")
-    tooltip = marks.tips(*who, value="median, RTT", digits=".3f", counted="pairs")
+    tooltip = marks.tooltip(*who, value="median, RTT", digits=".3f", counted="pairs")
     base = alt.Chart(width=COLUMN_WIDTH - 76, height=44 * len(links))
     chart: AnyChart = alt.layer(
         *(marks.line_at(base, x=value, dashed=True) for value in (0, 1)),
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, size=48),
-        marks.hollow(base, x, y, tooltip, look),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings, size=48),
+        marks.published_points(base, x, y, tooltip, encodings),
     )
     chart.data = with_titles(frame)
     return chart
 
 
 _SAVED = {
-    "response start": Look(INK, "circle", SOLID),
-    "PLT, example.org": Look(GREEN, "square", SOLID),
-    "PLT, wikipedia.org": Look(BLUE, "diamond", SOLID),
-    "PLT, instagram.com": Look(PURPLE, "cross", SOLID),
+    "response start": Style(INK, "circle", SOLID),
+    "PLT, example.org": Style(GREEN, "square", SOLID),
+    "PLT, wikipedia.org": Style(BLUE, "diamond", SOLID),
+    "PLT, instagram.com": Style(PURPLE, "cross", SOLID),
 }
 
 

@@ -90,7 +90,7 @@ def table2(frame: pl.DataFrame) -> AnyChart:
         .otherwise(pl.format("{} of {} {}", *texts, "unit")),
         low_tolerance=-pl.col("tolerance_percent"),
     )
-    look = {"color": alt.value(BLUE)}
+    encodings = {"color": alt.value(BLUE)}
     tooltip = [
         alt.Tooltip("link_title:N", title="link"),
         alt.Tooltip("printed:Q", title="Table II"),
@@ -118,7 +118,7 @@ def table2(frame: pl.DataFrame) -> AnyChart:
         layers = [
             tolerated.encode(alt.X("low_tolerance:Q", scale=scale), y, alt.X2("tolerance_percent:Q")),
             marks.line_at(base, x=0),
-            *marks.intervals(base, x, y, tooltip, look, ends=("low_percent", "high_percent"), width=1.8),
+            *marks.intervals(base, x, y, tooltip, encodings, ends=("low_percent", "high_percent"), width=1.8),
             labels.encode(y=y, text="text:N", x=alt.value(_TABLE_WIDTH + 6)),
         ]
         plot = alt.layer(*layers).transform_filter(alt.datum.quantity == quantity)
@@ -155,9 +155,9 @@ def failures(frame: pl.DataFrame) -> AnyChart:
         marks.columns("link_title", links, orient="top"), marks.rows("condition", conditions)
     )
     more = [alt.Tooltip("attempted:Q"), alt.Tooltip("reason:N", title="most frequent reason")]
-    tooltip = marks.tips("condition", "link_title", value="failed", of="failed:Q", digits="d", more=more)
+    tooltip = marks.tooltip("condition", "link_title", value="failed", of="failed:Q", digits="d", more=more)
     scale = alt.Scale(domain=[0, 10], range=["#f0f0f0", "#b2182b"], clamp=True)
-    number = marks.Text("text:N", marks.light_where("datum.percent > 6"), size=TEXT_PX - 1)
+    number = marks.CellText("text:N", marks.light_where("datum.percent > 6"), size=TEXT_PX - 1)
     chart: AnyChart = marks.heatmap(base, alt.Color("percent:Q", scale=scale, legend=None), tooltip, number)
     chart.data = rows
     return chart

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import pairwise, product
 from typing import Any
@@ -13,7 +13,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, cdf, marks
-from crosslayer.figures.style import EARLY_DATA, LOOKS, TEXT_WIDTH, AnyChart, link_title, with_titles
+from crosslayer.figures.style import EARLY_DATA, STYLES, TEXT_WIDTH, AnyChart, link_title, with_titles
 from crosslayer.metrics.resampling import Sample
 from crosslayer.studies.coalescing.figures.common import (
     DOTTED,
@@ -137,7 +137,7 @@ def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, 
     of_source = frame.filter(pl.col("source") == source)
     if of_source.is_empty():
         return marks.empty_plot("not measured", _HEATMAP_WIDTH, 90 * len(SERIES))
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "series", "page", "link_title", "source", value="percent", of="percent:Q", digits="+.2f", counted="rounds"
     )
     shade = "abs(datum.percent)" if source == "difference" else "datum.percent"
@@ -148,10 +148,10 @@ def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, 
     x = marks.columns("link_title", links, labelFontSize=8, labelExpr="split(datum.label, ' ')")
     base = alt.Chart(width=_HEATMAP_WIDTH, height=30 * len(pages)).encode(x, y)
     with_intervals = of_source["low"].drop_nulls().len() > 0
-    texts = [marks.Text("number:N", ink, dy=-4 if with_intervals else 0)]
-    texts += [marks.Text("interval:N", ink, dy=7, size=6.5)] if with_intervals else []
+    texts = [marks.CellText("number:N", ink, dy=-4 if with_intervals else 0)]
+    texts += [marks.CellText("interval:N", ink, dy=7, size=6.5)] if with_intervals else []
     cells = marks.heatmap(base, alt.Color("percent:Q", scale=scale, legend=None), tooltip, *texts)
-    row = marks.down("series", SERIES, labelAngle=-90, labelOrient="left", labelPadding=2, labels=leftmost)
+    row = marks.facet_rows("series", SERIES, labelAngle=-90, labelOrient="left", labelPadding=2, labels=leftmost)
     chart: AnyChart = marks.multiples(cells, row=row, spacing=8).transform_filter(alt.datum.source == source)
     return chart.properties(title=marks.heading(title, bold=False))
 
@@ -176,7 +176,7 @@ def fig9_data(inputs: Inputs) -> pl.DataFrame:
     cells = [
         cdf.measured_groups(
             (
-                cdf.Group(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, observed.rounds_of(rounds))
+                cdf.CurveGroup(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, observed.rounds_of(rounds))
                 for name, (plt, rounds) in plts.items()
                 if name in SERIES
             ),
@@ -206,7 +206,7 @@ def fig9(frame: pl.DataFrame) -> AnyChart:
             domain=cdf.x_domain(of_page),
         )
         titles = [link_title(link) for link in links]
-        column = marks.across("link_title", titles, labels=page == pages[0], labelPadding=2)
+        column = marks.facet_columns("link_title", titles, labels=page == pages[0], labelPadding=2)
         plot = marks.multiples(layers, column=column, spacing=12).transform_filter(alt.datum.page == page)
         rows.append(plot.properties(title=marks.heading(page, bold=False, frame="bounds")))
     chart = alt.vconcat(*rows, spacing=8)
@@ -227,10 +227,6 @@ def _absolute_panels(page: str) -> dict[tuple[str, str], cdf.Panel]:
     }
 
 
-def _absolute(page: str) -> Callable[[pl.DataFrame], AnyChart]:
-    return partial(cdf.chart, panels=tuple(_absolute_panels(page).values()), height=120, legend_columns=2)
-
-
 def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
     known = inputs.published.absolute_plt.filter(page=page)
@@ -239,7 +235,9 @@ def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     for (link, kind), panel in panels.items():
         shift = pl.col("baseline_ms") if kind == "delta" else pl.lit(0.0)
         groups = (
-            cdf.Group(panel.name, name, plt - (_median(plts) if kind == "delta" else 0), observed.rounds_of(rounds))
+            cdf.CurveGroup(
+                panel.name, name, plt - (_median(plts) if kind == "delta" else 0), observed.rounds_of(rounds)
+            )
             for one, other, plts in _cells(inputs)
             if (one, other) == (link, page)
             for name, (plt, rounds) in plts.items()
@@ -290,7 +288,7 @@ _PAIRS = {
     "H3 1-RTT instead of 0-RTT (DoQ)": ("DoQ + H3 1-RTT", "DoQ + H3 0-RTT"),
     "DoQ instead of DoUDP (H3 1-RTT)": ("DoQ + H3 1-RTT", "DoUDP + H3 1-RTT"),
 }
-_PAIR_LOOKS = dict(zip(_PAIRS, (LOOKS["DoH"], EARLY_DATA, LOOKS["DoQ"]), strict=True))
+_PAIR_STYLES = dict(zip(_PAIRS, (STYLES["DoH"], EARLY_DATA, STYLES["DoQ"]), strict=True))
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
@@ -333,16 +331,16 @@ def differences(frame: pl.DataFrame) -> AnyChart:
     pages = [page for page in pages_in(frame) if page in set(frame["page"])]
     x = alt.X("median:Q", title="Share of the baseline's PLT (%)", axis=alt.Axis(tickCount=4))
     y = marks.rows("link_title", links, bold=True)
-    look = marks.by("series", _PAIR_LOOKS, "color", "shape", "offset", columns=3)
+    encodings = marks.encode_series("series", _PAIR_STYLES, "color", "shape", "offset", columns=3)
     who = ("page", "link_title", "series", "source")
-    tooltip = marks.tips(*who, value="median, %", digits="+.2f", counted="pairs")
+    tooltip = marks.tooltip(*who, value="median, %", digits="+.2f", counted="pairs")
     base = alt.Chart(width=(TEXT_WIDTH - 95) // len(pages) - 14, height=38 * len(links))
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, size=44),
-        marks.hollow(base, x, y, tooltip, look, size=56),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings, size=44),
+        marks.published_points(base, x, y, tooltip, encodings, size=56),
     ]
-    column = marks.across("page", pages, labelPadding=2)
+    column = marks.facet_columns("page", pages, labelPadding=2)
     chart: AnyChart = marks.multiples(layers, column=column, spacing=14).resolve_scale(x="independent")
     chart.data = with_titles(frame)
     return chart
