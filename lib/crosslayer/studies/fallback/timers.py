@@ -100,8 +100,9 @@ _OF_BROWSERS = (
         _answer("A"),
         _CONNECTION,
     ),
-    ("lookup-lookup", "lookup, then its repetition", "first-dns-dropped", Event("A"), Event("A", None, 1)),
 )
+_LOOKUP_LOOKUP = ("lookup-lookup", "lookup, then its repetition", "first-dns-dropped", Event("A"), Event("A", None, 1))
+"""Firefox leaves lookups to the C library, whose timeout is in resolv.conf."""
 _OF_CURL = (
     ("lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
     _QUIC_TCP,
@@ -118,10 +119,17 @@ _OF_CURL = (
     _LATE_A,
 )
 
+_OF = {
+    Browser.CHROMIUM: (*_OF_BROWSERS, _LOOKUP_LOOKUP),
+    Browser.FIREFOX: _OF_BROWSERS,
+    Browser.FIREFOX_HAPPY_EYEBALLS: _OF_BROWSERS,
+    Browser.CURL: _OF_CURL,
+}
+
 TIMERS: Final[Mapping[str, Timer]] = {
     f"{client.value} {name}": Timer(title, client.value, condition, begin, end)
-    for client in Browser
-    for name, title, condition, begin, end in (_OF_CURL if client is Browser.CURL else _OF_BROWSERS)
+    for client, timers in _OF.items()
+    for name, title, condition, begin, end in timers
 }
 """By series of the claims: client and timer."""
 
