@@ -13,6 +13,13 @@ SECOND: Final = "second"
 RETURN: Final = "return"
 Visit = Literal["first", "second", "return"]
 QueryType = Literal["A", "AAAA", "HTTPS"]
+SECTIONS: Final[Mapping[str, str]] = {
+    "first": "First visit",
+    "first-ipv6": "First visit, host with IPv4 and IPv6",
+    "second": "Second visit, same path",
+    "return": "Return after a visit on a good path",
+}
+"""Titles of the kinds of visit."""
 LATE_MS: Final = 600
 """Longer than every timer of a client that waits for a family, shorter than its repetition of a lookup, ms."""
 PUBLIC = "{public}"
@@ -42,6 +49,18 @@ class Case:
 
     private: bool = False
     """Whether the host has an address of the private ranges (RFC 1918)."""
+
+    @property
+    def section(self) -> str:
+        """Name of the kind of visit, see `SECTIONS`."""
+        return "first-ipv6" if self.ipv6 else self.visit
+
+    @property
+    def label(self) -> str:
+        """The fault, with what announces HTTP/3 if no HTTPS record does."""
+        if self.record != "none":
+            return self.about
+        return f"{self.about} (HTTP/2)" if self.visit == FIRST else f"{self.about} (Alt-Svc)"
 
     @property
     def for_curl(self) -> bool:

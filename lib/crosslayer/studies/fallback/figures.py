@@ -9,16 +9,10 @@ from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
 from crosslayer.figures.style import BLUE, GREEN, INK, PURPLE, RED, SOLID, TEXT_WIDTH, AnyChart, Style, with_titles
-from crosslayer.studies.fallback.cases import CASES, FIRST, Case
+from crosslayer.studies.fallback.cases import CASES, SECTIONS
 from crosslayer.studies.fallback.timers import TIMERS, delays
 
-_SECTIONS = {
-    "first": "First visit",
-    "first-ipv6": "First visit, host with IPv4 and IPv6",
-    "second": "Second visit, same path",
-    "return": "Return after a visit on a good path",
-}
-_CLIENTS = {
+CLIENTS = {
     "chromium": "Chromium",
     "firefox": "Firefox",
     "firefox-happy-eyeballs": "Firefox with Happy Eyeballs v3",
@@ -37,16 +31,6 @@ _NO_PAGE_MS = 200_000.0
 _AXIS = "Response starts (ms, logarithmic)"
 
 
-def _section(case: Case) -> str:
-    return "first-ipv6" if case.ipv6 else case.visit
-
-
-def _label(case: Case) -> str:
-    if case.record == "none":
-        return f"{case.about} (HTTP/2)" if case.visit == FIRST else f"{case.about} (Alt-Svc)"
-    return case.about
-
-
 def blocked_data(inputs: Inputs) -> pl.DataFrame:
     """Start of the response by browser, case and link; ms.
 
@@ -59,8 +43,8 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
     shown = metrics.medians(good, "response_start_ms", keys)
     tried = cases.group_by(keys).agg(loads=pl.len(), ended=pl.col("error").is_not_null().sum()).collect()
     frame = tried.join(shown, on=keys, how="left").with_columns(
-        section=pl.col("condition").replace_strict({name: _section(case) for name, case in CASES.items()}),
-        about=pl.col("condition").replace_strict({name: _label(case) for name, case in CASES.items()}),
+        section=pl.col("condition").replace_strict({name: case.section for name, case in CASES.items()}),
+        about=pl.col("condition").replace_strict({name: case.label for name, case in CASES.items()}),
     )
     order = {name: number for number, name in enumerate(CASES)}
     return inputs.by_rtt(frame.sort("browser", pl.col("condition").replace_strict(order, return_dtype=pl.Int64)))
@@ -68,7 +52,7 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
 
 def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
     """Rows with the name of their client, and how clients are drawn."""
-    shown = with_titles(frame).with_columns(client=pl.col("browser").replace(_CLIENTS))
+    shown = with_titles(frame).with_columns(client=pl.col("browser").replace(CLIENTS))
     present = {name: style for name, style in _STYLES.items() if name in set(shown["client"])}
     encodings = marks.encode_series("client", present, "color", "shape", columns=len(present))
     return shown, encodings | marks.encode_series("client", present, "offset", legend=False)
@@ -84,18 +68,18 @@ def blocked(frame: pl.DataFrame) -> AnyChart:
     scale = alt.Scale(type="log", domain=[10, 200_000])
     axis = alt.Axis(values=[10, 100, 1000, 10_000, 100_000], format="~s")
     plots = []
-    sections = [section for section in _SECTIONS if section in set(shown["section"])]
+    sections = [section for section in SECTIONS if section in set(shown["section"])]
     for section in sections:
         part = shown.filter(pl.col("section") == section)
         x = alt.X("median:Q", title=_AXIS if section == sections[-1] else None, scale=scale, axis=axis)
-        labels = list(dict.fromkeys(_label(case) for case in CASES.values() if _section(case) == section))
+        labels = list(dict.fromkeys(case.label for case in CASES.values() if case.section == section))
         labels = [label for label in labels if label in set(part["about"])]
         row = []
         for number, link in enumerate(links):
             own = part.filter(pl.col("link_title") == link)
             y = marks.rows("about", labels, labels=number == 0)
             came = own.filter(pl.col("median").is_not_null())
-            heading = f"{_SECTIONS[section]}: {link}" if number == 0 else str(link)
+            heading = f"{SECTIONS[section]}: {link}" if number == 0 else str(link)
             base = alt.Chart(came, width=_column_px(links, 250), height=_height(part, labels))
             failed = alt.Chart(_without_page(own)).mark_text(align="right", fontSize=9, color=INK)
             layers = [*marks.intervals(base, x, y, tooltip, encodings), failed.encode(x=x, y=y, text="text:N")]
@@ -145,7 +129,7 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
         if len(cells) == 5:
             starts = {condition: with_interval(cell, "ms", 0) for condition, cell in cells.items()}
             parts.append(
-                f"{_CLIENTS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
+                f"{CLIENTS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
                 f"{starts['first-udp-rejected']} where UDP 443 is rejected and {starts['first-udp-dropped']} where it "
                 f"is dropped; on a return after {starts['return']}, and {starts['return-udp-dropped']} where it is "
                 "dropped"
@@ -212,7 +196,7 @@ def timers_verdict(frame: pl.DataFrame) -> str:
             f"{about}: {low:.0f} ms" if round(low) == round(high) else f"{about}: {low:.0f} to {high:.0f} ms"
             for about, low, high in waits.rows()
         )
-        parts.append(f"{_CLIENTS[client]}: {'; '.join(listed)}")
+        parts.append(f"{CLIENTS[client]}: {'; '.join(listed)}")
     return ". ".join(parts) + "." if parts else "Not answered: this dataset lacks attempts."
 
 
