@@ -169,7 +169,7 @@ def timers(frame: pl.DataFrame) -> AnyChart:
         alt.Tooltip("high:Q", format=".1f", title="greatest"),
         alt.Tooltip("n:Q", title="rounds"),
     ]
-    axis = alt.Axis(values=[0, 50, 250, 1000, 5000, 30_000], format=",")
+    axis = alt.Axis(values=[0, 50, 250, 1000, 5000, 30_000], format=",d")
     scale = alt.Scale(type="symlog", constant=50, domain=[-6, 40_000])
     plots = []
     for number, link in enumerate(links):
