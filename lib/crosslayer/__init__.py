@@ -1,7 +1,7 @@
 """crosslayer: what encrypted DNS costs a web user, and what sharing QUIC between DNS and HTTP/3 gives back.
 
-`open` is the way in to a measured campaign, `measure` to one on a cluster, `compare` to resolvers; whatever else is
-needed is imported from its room.
+`open` opens a measured campaign, `measure` measures one on a cluster, `compare` compares resolvers; everything else is
+imported from its package.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; None where there is none."""
+        """The command of a name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module("crosslayer.commands." + cmd_name.replace("import", "import_").replace("-", "_"))

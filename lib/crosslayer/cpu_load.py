@@ -27,7 +27,7 @@ class Usage:
     steal_ms: float
     """Time in which the hypervisor gave the processors to other guests, ms."""
     pressure_ms: float | None
-    """Time in which at least one task waited for a processor (PSI, `some`), ms; None where the kernel has no PSI."""
+    """Time in which at least one task waited for a processor (PSI, `some`), ms; None if the kernel has no PSI."""
 
 
 class Meter:

@@ -50,7 +50,7 @@ _BOUNDS = {
     "matching regex": "be of the form",
 }
 _MOST_BYTES = 50_000_000
-"""Of a file; a device has no end."""
+"""Maximum size of a file; a device has no end."""
 _type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
 
 

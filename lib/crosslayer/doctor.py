@@ -68,7 +68,7 @@ _OWN = {
 }
 _GO = "go build -C emulation -o ../build/ ./cmd/..."
 _VERSIONS = ("requirements.lock", "setup/pinned.in")
-"""Where a checkout says which versions it is measured with: by `make setup`, and by `nix develop`."""
+"""Files that name the versions of `make setup` and of `nix develop`."""
 
 
 def examine() -> list[Finding]:
@@ -81,7 +81,7 @@ def examine() -> list[Finding]:
 
 
 def can_measure(findings: list[Finding]) -> bool:
-    """True where nothing that measuring needs is missing."""
+    """True if nothing that measuring needs is missing."""
     return not _in_the_way(findings)
 
 
@@ -226,7 +226,7 @@ def _netem() -> list[Finding]:
 
 
 def _own() -> list[Finding]:
-    """This project's own parts: which of them is used, by whose word, and whether it is older than its sources."""
+    """This project's own parts: the path that is used, what selected it, and whether it is older than its sources."""
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]
     root = resources.checkout()

@@ -1,4 +1,4 @@
-"""The one shape of every foreseeable fault, which rooms subclass, and how what others say is shown in it."""
+"""The base class of all foreseeable errors, and the escaping of foreign text in them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _CODEL_FRAMES = 1.5
 """Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
 _CODEL_TARGET_MS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-"""Of a link: it names folders of a dataset, and lists of links are separated by commas."""
+"""Valid name of a link: folders of a dataset have it, and commas separate links in lists."""
 _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
 _SWEPT = re.compile(r"(.+)-(?:(loss|rtt|jitter)-(\d{1,4}(?:\.\d+)?)|(queue)-(\d{1,3}bdp|fifo|fq_codel|cake))")
 
@@ -63,7 +63,7 @@ class Qdisc:
     delay_ms: float
     """One-way delay, ms."""
     rate_mbit: float | None
-    """Serialisation rate, Mbit/s; None where the direction is not shaped."""
+    """Serialisation rate, Mbit/s; None if the direction is not shaped."""
     limit_packets: int
     """Packets in flight and queued before the tail is dropped."""
     jitter_ms: float = 0.0
@@ -77,7 +77,7 @@ class Qdisc:
     reorder_percent: float = 0.0
 
     def tc_arguments(self) -> list[str]:
-        """Every netem parameter as `tc` words; all of them each time, since `replace` keeps what is not said.
+        """Arguments of `tc` for all netem parameters, since `replace` keeps those that are missing.
 
         Times are given to the nanosecond and rates in bit/s, so nothing is rounded on the way.
         """
@@ -109,7 +109,7 @@ class Qdisc:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The stage of a direction where packets wait for their turn, as its discipline has it."""
+    """The stage of a direction in which packets wait, and its queueing discipline."""
 
     discipline: Literal["fifo", "fq_codel", "cake"]
     rate_mbit: float
@@ -118,7 +118,7 @@ class Queue:
 
     @property
     def longest_ms(self) -> float | None:
-        """What a packet waits in a full FIFO, ms; None where it is managed."""
+        """What a packet waits in a full FIFO, ms; None if it is managed."""
         return self.limit_bytes * 8e-3 / self.rate_mbit if self.discipline == "fifo" else None
 
     def tc_commands(self) -> list[list[str]]:
@@ -156,11 +156,11 @@ class Profile:
     rtt_ms: Delay
     """Two-way delay, ms; half of it on each direction."""
     title: str = ""
-    """How figures and pages write the link; its name where nothing is given."""
+    """Title of the link in figures and pages; by default its name."""
     download_mbit: Rate | None = None
-    """Rate towards the client, Mbit/s; None where it is not shaped."""
+    """Rate towards the client, Mbit/s; None if it is not shaped."""
     upload_mbit: Rate | None = None
-    """Rate towards the server, Mbit/s; None where it is not shaped."""
+    """Rate towards the server, Mbit/s; None if it is not shaped."""
     queue_packets: Annotated[int, Meta(ge=1, le=1_000_000)] = _DEFAULT_LIMIT
     """Packets the bottleneck queues beyond the bandwidth-delay product."""
     queue: Literal["fifo", "fq_codel", "cake"] | None = None
@@ -184,14 +184,14 @@ class Profile:
     cross_traffic: Literal["bulk", "paced"] | None = None
     """What else goes through the same queue while something is measured: a TCP download or paced UDP."""
     cross_mbit: Rate | None = None
-    """Of paced cross-traffic, Mbit/s; half of the rate where it is not said."""
+    """Rate of paced cross-traffic, Mbit/s; None: half of the link's rate."""
     cross_direction: Literal["down", "up"] = "down"
     faults: tuple[str, ...] = ()
     """What the path blocks, see `path_faults`: `drop udp/443`, `reject udp/443@2s`."""
     trace: Trace | None = None
     """What its rates and RTT do over time; `queue_packets` wait at a rate of a trace, and `rtt_ms` is the least RTT."""
     source: str = ""
-    """Where the values are from."""
+    """Source of the values."""
 
     def __post_init__(self) -> None:
         if not self.title:
@@ -258,7 +258,7 @@ class Profile:
 
     @property
     def course(self) -> Course | None:
-        """What its trace has it do; None for a link that stays as it is."""
+        """Rates and RTT of its trace over time; None for a link without a trace."""
         return None if self.trace is None else self.trace.course()
 
     @property
@@ -302,7 +302,7 @@ class Profile:
         return self.jitter_ms * _TABLES[self.jitter_distribution](level)
 
     def queues(self) -> tuple[Queue | None, Queue | None]:
-        """Downlink's and uplink's stage of waiting; None where netem's own does, or there is no rate."""
+        """Downlink's and uplink's stage of waiting; None if netem's own does, or there is no rate."""
         discipline = self.queue or ("fifo" if self.queue_bdp else None)
         if discipline is None:
             return None, None
@@ -389,7 +389,7 @@ _TABLES: Final = {"normal": _normal, "pareto": _pareto, "paretonormal": _pareton
 
 
 def find_profiles_file() -> Path:
-    """The file of link profiles; `resources.ResourceError` where there is none."""
+    """The file of link profiles; `resources.ResourceError` if there is none."""
     return resources.locate("profiles").path
 
 
@@ -419,7 +419,7 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
 
 
 def own_profiles(path: Path) -> dict[str, Profile]:
-    """Links of a file of one's own, to stand beside the project's.
+    """Links of the user's file, to add to the project's.
 
     Raises
     ------
@@ -483,20 +483,20 @@ def varied(
     trace: str | None = None,
     faults: Sequence[str] = (),
 ) -> Profile:
-    """A profile with effects of one's own, in the words of the command line; its name tells them.
+    """A profile with further effects, as the command line takes them; its name lists them.
 
     Parameters
     ----------
     loss
         `1%`, or with the mean length of its bursts in packets `1%,3`.
     jitter
-        `5ms`, with a distribution `5ms,normal`, and with `ordered` where nothing is to be overtaken.
+        `5ms`, with a distribution `5ms,normal`, and with `ordered` if no packet may overtake another.
     queue
         `10bdp`, `100` packets, `fifo`, `fq_codel` or `cake`.
     cross
         `bulk`, `paced`, `paced:20` (Mbit/s); upwards with `,up`.
     trace
-        `FILE.down` or `FILE.down,FILE.up`, Mahimahi's; `FILE.csv`, steps. It takes the place of the link's own values.
+        `FILE.down` or `FILE.down,FILE.up`, Mahimahi's; `FILE.csv`, steps. It replaces the values of the link.
     faults
         What the path blocks, besides the link's own faults, see `path_faults`.
 
@@ -578,7 +578,7 @@ def rtt_alone(name: str) -> Profile | None:
 
 
 def sweep(name: str) -> tuple[str, str, str] | None:
-    """Link, what is varied of it and its value, as `4g-loss-2` says them; None for names that say nothing of the kind.
+    """Link, parameter and value of a name such as `4g-loss-2`; None for names of another form.
 
     `loss`, percent in each direction; `rtt`, ms; `jitter`, ms, normal and in order; `queue`, its length (`10bdp`) or
     discipline while a TCP download fills it.
@@ -616,7 +616,7 @@ def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
 
 
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """The profile of that name, of that RTT alone, or varied as that name says.
+    """The profile of a name: of a file, with an RTT only, or a variation such as `4g-loss-2`.
 
     Raises
     ------

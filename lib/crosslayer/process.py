@@ -1,7 +1,6 @@
-"""A program that runs beside us, as an object: started, waited for, commanded, read and stopped.
+"""A child process as an object: it is started, waited for, commanded, read and stopped.
 
-What the server, the stub, BIND, dnsproxy and the emulated resolvers have in common. Nothing here knows what a program
-is for.
+Server, stub, BIND, dnsproxy and the emulated resolvers use it. Nothing here knows the purpose of a program.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Process:
     """What is raised where it does not start, does not answer or refuses a command."""
     ready_timeout_s: ClassVar[float] = 10.0
     log_lines: ClassVar[int] = 5
-    """How much of its output an error quotes."""
+    """Number of lines of its output that an error quotes."""
 
     def __init__(self, spawn: Spawn, command: Sequence[str], log: Path, **options: Any) -> None:
         self.log = log
@@ -220,7 +219,7 @@ class Process:
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
-    """Run a command of the user's own to its end; its exit status as a shell has it (128 + signal, 126, 127).
+    """Run a user's command to its end; returns its exit status as a shell does (128 + signal, 126, 127).
 
     Its PATH has the system's folders too, so that `tc` and `tcpdump` are found.
     """

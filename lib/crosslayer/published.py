@@ -1,4 +1,4 @@
-"""Values of the papers (`data/published`) as frames, for figures and claims to stand beside."""
+"""Values of the papers (`data/published`) as frames, with which figures and claims compare."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Published:
 
 
 def find_published_folder() -> Path:
-    """Folder of the published values; `resources.ResourceError` where there is none."""
+    """Folder of the published values; `resources.ResourceError` if there is none."""
     return resources.locate("published").path
 
 

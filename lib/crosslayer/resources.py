@@ -87,7 +87,7 @@ def checkout() -> Path | None:
 
 
 def home() -> Path | None:
-    """The checkout that this package is imported from; None where it is installed."""
+    """The checkout that this package is imported from; None if it is installed."""
     folder = Path(__file__).resolve().parents[2]
     return folder if _is_checkout(folder) else None
 
@@ -99,7 +99,7 @@ def wheel() -> Path | None:
 
 
 def built() -> Path | None:
-    """The user's folder for programs built from the wheel's Go sources; None where there is no wheel.
+    """The user's folder for programs built from the wheel's Go sources; None if there is no wheel.
 
     Its name is a digest of those sources: another version of crosslayer has another folder.
     """
@@ -173,7 +173,7 @@ def search_path() -> str:
 
 
 def find_program(name: str) -> str | None:
-    """Path of a program of this machine, by its name or path; None where it is not installed.
+    """Path of a program of this machine, by its name or path; None if it is not installed.
 
     The only search for programs in the library, so that a notebook, a worker of a cluster and the command line find the
     same ones.

@@ -1,8 +1,8 @@
-"""What a study is, the one thing that people add: a room `studies/NAME/` and a line of `studies/__init__.py`.
+"""The interface of a study: a package `studies/NAME/` and a line of `studies/__init__.py`.
 
-A room holds `STUDY` in its `__init__`, and as modules beside it what each task needs and no other has to import:
-`measure` (`MEASURER`), `figures` (`FIGURES`), `claims` (`CLAIMS`) and `answer` (`answer`). Analysis imports no browser,
-measuring no charts.
+The package has `STUDY` in its `__init__`, and a module for each task: `measure` (`MEASURER`), `figures` (`FIGURES`),
+`claims` (`CLAIMS`) and `answer` (`answer`). They are imported on use, so that analysis imports no browser and measuring
+no charts.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Paper:
     """A paper, and how its claims are called."""
 
     name: str
-    """As in the column `paper` of the claims."""
+    """Its name in the column `paper` of the claims."""
     citation: str
     doi: str = ""
-    """Empty where it has none."""
+    """Empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Study:
     """Everything that the engine, the figures, the claims, the report and the notebooks know of a study."""
 
     name: str
-    room: str
-    """Its package, `__name__` where this is made."""
+    package: str
+    """Its package: `__name__` of the module that makes it."""
     lead: str
     """What it measures, a sentence or two."""
     sections: tuple[Section, ...]
@@ -84,13 +84,13 @@ class Study:
     sizes: Mapping[str, Plan]
     """Its plans by size: `smoke`, `quick` and `paper`."""
     paper: Paper | None = None
-    """None where the study answers a question that the papers leave open."""
+    """None if the study answers a question that the papers leave open."""
     options: type = NoOptions
-    """Frozen dataclass of what only this study can be told: `[options]` of a plan file is checked against it."""
+    """Frozen dataclass of the study's own options: `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
     """Claims whose numbers stand on top of the report, and how they are called there."""
     picture: str = ""
-    """Name of the figure that shows its part of the answer; empty where none does."""
+    """Name of the figure that shows its part of the answer; empty if none does."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them."""
     one_host: str = ""
@@ -120,7 +120,7 @@ class Study:
 
     @property
     def claims(self) -> Claims | None:
-        """What its campaigns are held against; None where it has no claims."""
+        """Claims that its campaigns are compared with; None if it has none."""
         part: Claims | None = self._part("claims", "CLAIMS", None)
         return part
 
@@ -133,9 +133,9 @@ class Study:
         return part
 
     def _part(self, module: str, name: str, default: Any) -> Any:
-        if find_spec(f"{self.room}.{module}") is None:
+        if find_spec(f"{self.package}.{module}") is None:
             return default
-        return getattr(import_module(f"{self.room}.{module}"), name)
+        return getattr(import_module(f"{self.package}.{module}"), name)
 
 
 def question(
@@ -184,7 +184,7 @@ def question(
     changes = zip(SIZES, rounds, (smoke, quick, paper), strict=True)
     return Study(
         name=plan.study,
-        room=package,
+        package=package,
         lead=lead,
         sections=(Section(notebook or f"question_{name}", heading, asks),),
         sizes={size: plan.resized(rounds=number, **(further or {})) for size, number, further in changes},

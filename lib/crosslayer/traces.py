@@ -26,11 +26,11 @@ OPPORTUNITY_BYTES: Final = 1504
 LONGEST_MS: Final = 7 * 86_400_000
 """A week: of a trace, and of a step of one."""
 MOST_RTT_MS: Final = 60_000.0
-"""Of a link: a minute. The client gives up before."""
+"""Maximum RTT of a link, a minute; clients give up earlier."""
 MOST_MBIT: Final = 1e5
-"""Of a link: 100 Gbit/s."""
+"""Maximum rate of a link, 100 Gbit/s."""
 _MAHIMAHI_OVERHEAD = -10
-"""Of a packet beside its Ethernet frame: those 4 bytes instead of its 14."""
+"""Bytes that Mahimahi counts for a packet besides its Ethernet frame: 4 instead of the frame's 14."""
 _STEPS = ("duration_ms", "rtt_ms", "download_mbit", "upload_mbit")
 _TESTS = ("operator", "country", "access_technology", "rssi", "download_mbps", "upload_mbps", "rtt_ms")
 _FEWEST_TESTS = 10
@@ -52,7 +52,7 @@ class Line:
     delivered_bytes: tuple[float, ...]
     """What could be delivered until then."""
     overhead_bytes: int = 0
-    """What a packet counts beside its Ethernet frame."""
+    """Bytes that a packet counts besides its Ethernet frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Course:
 
     @property
     def least_rtt_ms(self) -> float | None:
-        """The smallest RTT it has; None where it says nothing of RTTs."""
+        """Minimum RTT; None for a trace without RTTs."""
         return min((rtt for _, rtt in self.rtts), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where a trace stands: one or two files of Mahimahi's, a file of steps, or speed tests to draw from."""
+    """Source of a trace: one or two files of Mahimahi, a file of steps, or speed tests to draw from."""
 
     down: str | None = None
     """Opportunities towards the client, Mahimahi's format."""
@@ -91,7 +91,7 @@ class Trace:
     of: str = ""
     """Whose tests: operator, country, technology, signal quality, separated by commas."""
     every_s: Annotated[float, Meta(gt=0)] = 10.0
-    """How long a draw holds, seconds."""
+    """Duration of a draw, seconds."""
 
     def __post_init__(self) -> None:
         kinds = [bool(self.down or self.up), bool(self.steps), bool(self.errant)]
@@ -104,7 +104,7 @@ class Trace:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Those it is read from, by the field that names them."""
+        """Files that it is read from, by the field that names them."""
         named = {"down": self.down, "up": self.up, "steps": self.steps, "errant": self.errant}
         return {field: Path(path) for field, path in named.items() if path}
 
@@ -113,7 +113,7 @@ class Trace:
         return replace(self, **{field: str(file) for field, file in files.items()})  # type: ignore[arg-type]
 
     def at(self, folder: Path) -> Trace:
-        """The same with files beside `folder`'s own; absolute ones stay."""
+        """The same trace with relative paths in a folder; absolute paths are kept."""
         return self.moved({field: folder.absolute() / file for field, file in self.files.items()})
 
     def course(self) -> Course:
@@ -256,7 +256,7 @@ def _stepped(path: Path, durations: list[float], columns: dict[str, list[float]]
 def _drawn(path: Path, of: str, every_s: float) -> Course:
     """Draws from ERRANT's distribution of rates and RTT: a kernel density of the speed tests of that kind.
 
-    Each draw is a test and Gaussian noise beside it, whose covariance is that of the tests times the square of
+    Each draw is a test with added Gaussian noise, whose covariance is that of the tests times the square of
     Silverman's factor, as Trevisan et al. fit it (Computer Networks 176, 2020, 107289, and their model_creation).
     What is not above 0 is drawn again.
     """

@@ -50,7 +50,7 @@ class Spawned:
     pid = 0
 
     def __call__(self, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
-        """As the rooms want a program started."""
+        """Start a program, see `process.Spawn`."""
         process = subprocess.Popen(arguments, **options)
         self.pid = process.pid
         return process

@@ -277,7 +277,7 @@ def test_conditions_of_a_study_have_columns_that_distinguish_them(name: str) -> 
 def test_a_cluster_worker_receives_the_measurer_by_its_name(name: str) -> None:
     measurer = STUDIES[name].measurer
     assert pickle.loads(pickle.dumps(measurer)) is measurer
-    assert measurer.__module__ == f"{STUDIES[name].room}.measure"
+    assert measurer.__module__ == f"{STUDIES[name].package}.measure"
 
 
 def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> None:

@@ -16,7 +16,7 @@ from crosslayer.errors import CrosslayerError
 
 
 class RoomError(CrosslayerError):
-    """The exception of a room."""
+    """The exception of a package."""
 
 
 class Part(Struct):

@@ -140,7 +140,7 @@ def test_the_figure_says_what_was_put_in() -> None:
     assert drawing.table.height == 4 * (3 + 3) * 4
     verdict = str(drawing.verdict)
     assert re.search(
-        r"of the same gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", verdict
+        r"both through the gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", verdict
     )
     assert re.search(r"with two \(A/A\): example.org on Fiber -0\.\d+ \[", verdict)
 

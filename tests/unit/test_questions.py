@@ -190,7 +190,7 @@ def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float
     assert worth == pytest.approx([waits], abs=0.02)
     verdict = answer("address-token", of)
     assert re.search(rf" {waits:.2f}\d? \[", verdict)
-    assert ("A whole round-trip on p" in verdict) == whole
+    assert ("It saves a round-trip on p" in verdict) == whole
 
 
 def test_two_browsers_differ_by_what_they_were_made_to() -> None:
@@ -274,7 +274,7 @@ def test_a_key_share_costs_what_it_was_made_to() -> None:
     assert cost["low"] < 2.0 < cost["high"]
     expected = frame.filter(source="expected", link="dsl", protocol="DoQ")["median"][0]
     assert expected == pytest.approx((1288 + 34) * 8 / 842.152, rel=1e-6)
-    assert "of which the bytes are 12.6 ms" in answer("key-share", of)
+    assert "of which the bytes take 12.6 ms" in answer("key-share", of)
 
 
 def lookups(late_early_data: int) -> Inputs:
@@ -304,17 +304,17 @@ def lookups(late_early_data: int) -> Inputs:
 @pytest.mark.slow
 def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=0))
-    saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
+    saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["median"] == pytest.approx(1 + 1000 / RTT_MS["4g"], abs=0.01)
     verdict = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
-    assert "on a kept connection at the 95th percentile from 5 % of loss on" in str(verdict)
+    assert "on a kept connection at the 95th percentile from 5 % loss (by" in str(verdict)
     assert "on a new connection nowhere" in str(verdict)
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=20))
-    saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
+    saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["n"] == 120
     assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
     verdict = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
-    assert "DoQ: median up to 5 %, by 1.000 [1.000, 1.000] RTT there, 95th percentile up to 0 %" in str(verdict)
+    assert "DoQ: median up to 5 % (by 1.000 [1.000, 1.000] RTT), 95th percentile up to 0 %" in str(verdict)
 
 
 def swept_lookups(queue_rtts: float) -> Inputs:
@@ -338,7 +338,7 @@ def test_early_data_pays_where_the_whole_interval_does() -> None:
     assert set(frame["measure"]) == {"median", "P95", "P99"}
     assert frame.filter(condition="RTT 20 ms")["median"].to_list() == pytest.approx([1.0] * 6)
     verdict = str(draw(FIGURES["path-early-data"], swept_lookups(-0.5), "").verdict)
-    assert "DoQ at the median but for loaded, 10 BDP, from -0.50" in verdict
+    assert "DoQ at the median everywhere except loaded, 10 BDP, from -0.50" in verdict
     verdict = str(draw(FIGURES["path-early-data"], swept_lookups(11.0), "").verdict)
     assert "HTTP/3 at the 99th percentile everywhere, from 1.00" in verdict
 
@@ -375,9 +375,9 @@ def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
     cost = frame.filter(source="in line", series="DoT", measure="P95", condition="5 % loss").row(0, named=True)
     assert cost["median"] == pytest.approx(2.0)
     verdict = str(draw(FIGURES["path-shared"], shared_queries(8), "").verdict)
-    assert "DoT beside DoQ: 0 % loss: nothing; late 0.0 % against 0.0 %" in verdict
+    assert "DoT minus DoQ: 0 % loss: nothing; late: 0.0 % and 0.0 %" in verdict
     assert "5 % loss: 2.000 [2.000, 2.000] RTT at the 95th percentile" in verdict
-    assert "late 8.0 % against 1.0 %" in verdict
+    assert "late: 8.0 % and 1.0 %" in verdict
 
 
 def coalesced(spared_rtts: float) -> Inputs:
@@ -400,9 +400,9 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     assert frame["median"].to_list() == pytest.approx([1.0] * frame.height)
     assert set(frame["measure"]) == {"median", "P95"}  # too few loads for a 99th percentile
     assert set(frame["n"]) == {ROUNDS}
-    assert "Nowhere does it cost time" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
+    assert "It costs time nowhere" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
     verdict = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
-    assert "It costs time for certain at 0 % loss, 5 % loss" in verdict
+    assert "It costs time (whole interval below 0) at 0 % loss, 5 % loss" in verdict
 
 
 def rests(beyond_rtt: float) -> Inputs:
@@ -424,16 +424,16 @@ def rests(beyond_rtt: float) -> Inputs:
 def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
     frame = FIGURES["rest-next-answer"].data(rests(1.1))
     assert frame["rest"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
-    beyond = frame.filter(measure="beyond the wait (RTT)")
+    beyond = frame.filter(measure="answer minus wait (RTT)")
     assert beyond.select("protocol", "keeper", "n").rows() == [("DoQ", "stub", 100)]
     assert beyond["median"].item() == pytest.approx(1.1)
     verdict = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
-    assert "path forgot it: DoQ 1.10 RTT" in verdict
-    assert "It may be 1.5 RTT with early data, and is within them where the path forgot it." in verdict
-    assert "path forgot it, stub that doubts no path: DoQ, 2.5 s to 2.5 s" in verdict
-    assert "nothing happened, " not in verdict
+    assert "NAT mapping expired: DoQ 1.10 RTT" in verdict
+    assert "The limit is 1.5 RTT with early data; the time is within this limit if the NAT mapping expired." in verdict
+    assert "NAT mapping expired, stub without path probe: DoQ, 2.5 s to 2.5 s" in verdict
+    assert "no event, " not in verdict
     assert "No answer" not in verdict
-    assert "above them where" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
+    assert "above this limit if" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
 
 
 def test_a_rest_without_an_answer_is_reported() -> None:
@@ -442,7 +442,7 @@ def test_a_rest_without_an_answer_is_reported() -> None:
     error = broken.then(pl.lit("no answer")).otherwise("error")
     of = replace(of, rests=of.rests.with_columns(error=error))
     verdict = str(draw(FIGURES["rest-next-answer"], of, "").verdict)
-    assert verdict.endswith("No answer in as many as 20 queries: path forgot it, stub that doubts no path: DoQ.")
+    assert verdict.endswith("No answer to 20 queries: NAT mapping expired, stub without path probe: DoQ.")
 
 
 @pytest.mark.parametrize("study", QUESTIONS)
@@ -473,14 +473,14 @@ def test_what_a_broken_record_costs_is_reported_and_what_ech_does() -> None:
     assert len(frame.filter(source="measured")) == len(KINDS)
     assert frame.filter(source="measured", condition="alias-loop")["loads"].to_list() == [ROUNDS]
     verdict = answer("https-records", https_records(0.5))
-    assert re.search(r"Of 15 broken records, the page comes with 13 over HTTP/2 \(", verdict)
-    assert "with 1 over HTTP/3 (its address is wrong), with 1 not at all (an alias of itself)." in verdict
-    assert re.search(r"later by 0\.50\d* \[.*\] RTT at most \(no answer\)", verdict)
-    opened = f"{ROUNDS} of {ROUNDS} hellos opened"
+    assert re.search(r"Of 15 malformed records, the page loads with 13 over HTTP/2 \(", verdict)
+    assert "with 1 over HTTP/3 (wrong address hint), with 1 not at all (alias loop)." in verdict
+    assert re.search(r"later by at most 0\.50\d* \[.*\] RTT \(no answer\)", verdict)
+    opened = f"{ROUNDS} of {ROUNDS} ClientHellos decrypted"
     assert re.search(rf"on a first visit 0\.00 \[.*\] RTT \(over HTTP/3, {opened}\)", verdict)
-    assert re.search(rf"second with early data 0\.00 \[.*\] RTT \(over HTTP/3, early data, {opened}\)", verdict)
+    assert re.search(rf"second visit with early data 0\.00 \[.*\] RTT \(over HTTP/3, early data, {opened}\)", verdict)
     assert re.search(
-        rf"new key 1\.00\d* \[.*; where the server has it no more 2\.00\d* \[.*0 of {ROUNDS} hellos", verdict
+        rf"replaced its key 1\.00\d* \[.*; after the server disabled it 2\.00\d* \[.*0 of {ROUNDS} Client", verdict
     )
 
 

@@ -104,14 +104,14 @@ class BoxResolver:
     jitter_ms: Annotated[float, Meta(ge=0, le=1000)] = 0.0
     """Mean of a random delay of each packet towards the client (exponential distribution), ms; their order is kept."""
     operator: str = ""
-    """Its name where nothing is given."""
+    """Its name if nothing is given."""
     make: Make = "crosslayer"
     transports: list[Transport] = field(default_factory=list)
     """What clients can reach; empty: all of its make."""
     ipv6: bool = False
-    """It has an IPv6 address too."""
+    """Whether it has an IPv6 address too."""
     broken_ipv6: bool = False
-    """It has an IPv6 address, and every packet to it is lost."""
+    """Whether it has an IPv6 address to which every packet is lost."""
     caches: Annotated[int, Meta(ge=1, le=8)] = 1
     """Servers with a cache each, behind a balancer that chooses one for each flow."""
     site: list[Site] = field(default_factory=list)
@@ -236,7 +236,7 @@ class Description:
     origin: list[Origin] = field(default_factory=list)
     network: Network = field(default_factory=Network)
     system_resolver: str = ""
-    """Name of the resolver in the client's resolv.conf; the first one where nothing is given."""
+    """Name of the resolver in the client's resolv.conf; the first one if nothing is given."""
 
     def __post_init__(self) -> None:
         names = [resolver.name for resolver in self.resolver]

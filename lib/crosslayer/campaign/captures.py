@@ -26,11 +26,11 @@ from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
 from crosslayer.vocabulary import Role
 
 FOLDER = "captures"
-"""Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
+"""Folder of a dataset with LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and a qlog of each connection."""
 
 _VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
 _NETLOG_BYTES = 800_000
-"""Of a load, besides what Chromium calls constants."""
+"""Largest netlog of a load, bytes, without the constants that Chromium writes first."""
 _EVENTS = b'"events": [\n'
 _CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
@@ -157,7 +157,7 @@ class Captures:
 
 
 def netlog_part(file: BinaryIO, start: int) -> bytes:
-    """What Chromium's log has from a place on, as a log of its own; empty where that is nothing.
+    """The part of Chromium's log from an offset on, as a complete log; empty if nothing follows.
 
     Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it. Nothing is read but the
     constants and that part: the log of all that a browser did grows to more than a guest's process can have.
@@ -180,8 +180,7 @@ def netlog_part(file: BinaryIO, start: int) -> bytes:
 def handshake_ms(log: bytes, host: str) -> float | None:
     """From the first Initial to the last Handshake packet that Chromium sent on its newest connection to a host, ms.
 
-    Its log tells whole milliseconds. None where the log, or what is left of it, has no such connection, or Chromium
-    changed its words.
+    The log has whole milliseconds. None if the log, which may be cut off, has no such connection or another format.
     """
     if not log:
         return None
@@ -204,7 +203,7 @@ def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFil
     Raises
     ------
     CampaignError
-        Where the folder cannot be written or the disk is full.
+        If the folder cannot be written or the disk is full.
     """
     target = folder / FOLDER / named(cell.link) / named(cell.page) / str(round_number)
     try:

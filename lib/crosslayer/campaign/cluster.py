@@ -69,22 +69,22 @@ def dask_executor(
     allow_mixed_versions: bool = False,
     hooks: WorkerHooks | None = None,
 ) -> Executor:
-    """A source of rounds: the workers of a Dask cluster that offer a `testbed`.
+    """An executor that measures on the workers of a Dask cluster that offer a `testbed`.
 
-    Workers may come and go. One that cannot measure, fails, or has another commit or other versions than most, is left
-    out and reported. A worker that ends or does not answer costs its batch, which another measures.
+    Workers may join and leave. A worker that cannot measure, fails, or has another commit or other versions than most
+    receives no more tasks and is reported. If a worker ends or does not answer, another worker measures its batch.
 
     Parameters
     ----------
     client
-        Of the cluster; it stays open.
+        Client of the cluster; it stays open.
     clock
-        By which they measure.
+        Clock of the measurement.
     batch
-        Rounds of a task, at most; None for a size that gives each testbed work, by the virtual clock the plan's tasks,
-        so that the rounds are those that any machine measures.
+        Maximum number of rounds in a task. None: a number that gives each testbed work; in virtual time the plan's
+        tasks, so that the rounds do not depend on the cluster.
     allow_mixed_versions
-        Take workers with other commits and versions too; the campaign's notes say so.
+        Accept workers with other commits and versions; the campaign's notes list them.
     hooks
         Functions that workers call; None for those that measure in a testbed.
     """
@@ -105,7 +105,7 @@ def connected(
     hosts: str | None = None,
     clock: Clock = "wall",
 ) -> Iterator[Client]:
-    """A client of a scheduler that there is, or of a cluster made by what Dask has and ended with the block.
+    """A client of a running scheduler, or of a new Dask cluster that ends with the block.
 
     Parameters
     ----------
@@ -114,17 +114,17 @@ def connected(
     kind
         `local`, `ssh` or `slurm`.
     workers
-        How many: threads here, jobs of SLURM, testbeds on each machine by SSH; None for one, by the virtual clock
-        here one for each core.
+        Number of threads here, of jobs of SLURM, or of testbeds on each machine by SSH. None: one; here in virtual time
+        one for each core.
     hosts
         Machines for `ssh`, separated by commas.
     clock
-        By which they are to measure.
+        Clock of the measurement.
 
     Raises
     ------
     CampaignError
-        Without Dask, where nothing answers, or where Dask cannot make such a cluster.
+        If Dask is not installed, the scheduler does not answer, or Dask cannot make such a cluster.
     """
     try:
         import distributed
@@ -252,7 +252,7 @@ def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
 
 
 def _news(part: FinishedRound, checked: set[str]) -> bool:
-    """Whether a campaign keeps these checks: each task looks at its links; one of each is kept, and all that failed.
+    """Whether a campaign keeps these checks: the first check of each link by a host, and every failed one.
 
     `checked` has the links of which one is kept.
     """
@@ -323,7 +323,7 @@ class _Campaign:
             self._say(f"A worker did not take the campaign's own pages and traces: {error}")
 
     def _prepare(self) -> int:
-        """How many testbeds there are, when there are any; settles what all have to be like."""
+        """Wait for the first testbed and return their number; determines the identity that all workers must have."""
         reports = self._ask()
         able = [one for one in reports.values() if not one.unable]
         if not able:
@@ -476,12 +476,12 @@ class _Campaign:
         return why
 
     def _testbeds(self) -> int:
-        """How many there are now.
+        """Number of testbeds now.
 
         Raises
         ------
         TestbedError, CampaignError
-            Where every worker there is has been left out.
+            If no worker may receive tasks any more.
         """
         self._raise_if_lost()
         workers = _workers(self._client)

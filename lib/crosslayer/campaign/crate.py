@@ -34,9 +34,9 @@ def of_campaign(folder: Path) -> Path:
     Raises
     ------
     DatasetError
-        Where `campaign.json` cannot be read.
+        If `campaign.json` cannot be read.
     OSError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     from crosslayer.campaign.dataset import Campaign
 
@@ -68,7 +68,7 @@ def of_campaign(folder: Path) -> Path:
 def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: datetime) -> Path:
     """Write the crate of a folder of figures: the run that drew them from a dataset and the published values.
 
-    A crate whose files are byte for byte the same stays: the run that it tells of made them.
+    A crate whose files did not change is kept, since the run that it describes made them.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _write(
 
 
 def write_json(file: Path, value: object) -> None:
-    """Write beside and put in place, so that a reader never sees half of it."""
+    """Write a temporary file and rename it, so that a reader never sees half of it."""
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     fresh.replace(file)
@@ -215,7 +215,7 @@ def _sha256(file: Path) -> str:
 
 
 def _hashes_in(crate: Path) -> dict[str, str]:
-    """SHA-256 of each file that a crate tells of; empty where there is none that can be read."""
+    """SHA-256 of each file that a crate describes; empty if there is no readable crate."""
     try:
         graph = json.loads(crate.read_text(encoding="utf-8"))["@graph"]
         return {unquote(entity["@id"]): entity["sha256"] for entity in graph if entity.get("@type") == "File"}

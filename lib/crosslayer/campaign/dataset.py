@@ -41,7 +41,7 @@ _UNTOLD = {
 
 
 def _option_text(value: Any) -> str:
-    """An option as a caption has it."""
+    """Value of an option, as text for a caption."""
     if isinstance(value, list | tuple):
         return " and ".join(str(part) for part in value)
     if isinstance(value, bool):
@@ -59,7 +59,7 @@ class Host:
 
     cpu: str
     cores: int
-    """0 where the machine is not known; `cpu` then says so."""
+    """0 if the machine is unknown; `cpu` then has the reason."""
     memory_bytes: int
     kernel: str
     os: str
@@ -77,7 +77,7 @@ class Git:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What `campaign.json` says about a campaign."""
+    """Content of `campaign.json`."""
 
     campaign: str
     """Identifier, as in the column `campaign`."""
@@ -92,19 +92,19 @@ class Campaign:
     seed: int | None = None
     """None for an imported campaign."""
     clock: Literal["wall", "virtual"] = "wall"
-    """By which it was measured."""
+    """Clock of the measurement."""
     browser: str = "chromium"
     """What pages were loaded in, where any were."""
     congestion_control: str = ""
-    """Of TCP, as the plan has it; empty where the plan had none and the machine's own was in force."""
+    """Congestion control of TCP; empty if the plan named none, so that the machine's default was used."""
     capture: tuple[str, ...] = ()
     """What was kept of loads besides their rows."""
     capture_rounds: int = 1
-    """Of how many rounds of each cell."""
+    """Number of rounds of each cell whose captures are kept."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
-    """Those of them that were not at their default."""
+    """Options that differ from their defaults."""
     started: str
     ended: str = ""
     """Empty while the campaign is not finished."""
@@ -112,7 +112,7 @@ class Campaign:
     """netem or uml."""
     host: Host
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Every machine it ran on, by its name in the column `host`: what `host` says of one, and versions of its own."""
+    """Every machine that measured, by its name in the column `host`: fields as of `host`, and its own versions."""
     versions: dict[str, Any] = field(default_factory=dict)
     git: Git = Git()
     notes: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class Campaign:
         Raises
         ------
         DatasetError
-            Where the file is missing, is not JSON, lacks a key or is of another schema version.
+            If the file is missing, is not JSON, lacks a key or is of another schema version.
         """
         if not path.is_file():
             _refuse("there is no campaign.json", path.parent)
@@ -168,17 +168,17 @@ class Campaign:
 
     @property
     def git_revision(self) -> str:
-        """Empty where it is not known."""
+        """Empty if it is not known."""
         return self.git.revision or ""
 
     @property
     def git_clean(self) -> bool | None:
-        """Whether the files were as committed; None where it is not known."""
+        """Whether the files were as committed; None if it is not known."""
         return self.git.clean
 
 
 def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of `host_load` of the rounds that had too little of it; by the virtual clock none, whatever else ran."""
+    """Rows of `host_load` of rounds in which others used too much of the machine; none in virtual time."""
     taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
     return host_load.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
@@ -214,13 +214,13 @@ class Dataset:
     rounds_per_cell: tuple[int, int]
     """Fewest and most rounds any cell has rows of."""
     files: Mapping[str, tuple[Path, ...]]
-    """Parquet files of each table; empty where the dataset has no such table."""
+    """Parquet files of each table; empty if the dataset has no such table."""
     busy: pl.DataFrame
     """Rounds in which the machine was busy with something else: round, link, page."""
     left_out: bool
     """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False, compare=False)
-    """Those that have been asked for: who asks again gets the very same, and may know what was read of it."""
+    """Cache of tables: a repeated request returns the same object."""
 
     def __getstate__(self) -> list[Any]:
         """State for `pickle`, without the tables asked for: another thread may add one meanwhile."""
@@ -333,12 +333,12 @@ class Dataset:
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:
-    """Campaigns of the same study by the virtual clock in the folders beside it: `NAME-virtual` and what begins so.
+    """Campaigns of the same study in virtual time, in the neighbouring folders whose names start with `NAME-virtual`.
 
     Raises
     ------
     DatasetError
-        Where one of them cannot be analysed.
+        If one of them cannot be analysed.
     """
     folder = dataset.folder.resolve()
     folders = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
@@ -420,7 +420,7 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
 
 
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
-    """How many rows each condition has, and whether their rounds do nothing but ascend: then all of them differ.
+    """Number of rows of each condition, and whether their rounds are strictly ascending, so that all differ.
 
     So no round of a large campaign need be remembered to see that none is there twice.
     """

@@ -1,4 +1,4 @@
-"""The error of this room."""
+"""The exception of this package."""
 
 from crosslayer.errors import CrosslayerError
 

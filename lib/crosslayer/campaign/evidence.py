@@ -1,4 +1,4 @@
-"""Evidence of the server log on observations, compared with what they were meant to be."""
+"""Evidence of the server log on observations, compared with their conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, T
 
 
 def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
-    """How evidence differs from what was expected, as the error of a row; None where all of it agrees.
+    """How evidence differs from what was expected, as the error of a row; None if all of it agrees.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | 
 
 
 def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool | None:
-    """Whether a browser has kept the token of its last connection to a host; None where the server sent none.
+    """Whether a browser has kept the token of its last connection to a host; None if the server sent none.
 
     Chromium keeps one only for a server whose session ticket it has already (`needs_ticket`), and quic-go puts both
     into one packet in an order drawn for each: without a look at it, half of its loads have no token. A packet that is
@@ -64,7 +64,7 @@ class TokenWatch:
         self._events: list[Event] = []
 
     def kept(self) -> bool | None:
-        """As `keeps_token`, at this moment."""
+        """Whether the token is kept now, see `keeps_token`."""
         self._events += self._server.events()
         return keeps_token(self._events, self._host, self._needs_ticket)
 
@@ -98,7 +98,7 @@ def load_evidence(
 
 
 def _other_hosts(requests: Sequence[RequestEvent], page: PageSpec, resumed: bool) -> str | None:
-    """Error of a load by its requests over HTTP/3 to the page's other origins; None where all are as expected."""
+    """Error of a load by its requests over HTTP/3 to the page's other origins; None if all are as expected."""
     missing = sorted(set(page.origins) - {event.host for event in requests})
     if missing:
         return f"the server saw no request of this load over HTTP/3 for {', '.join(missing)}"

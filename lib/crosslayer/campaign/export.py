@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import pyarrow
 
 _CHUNK_ROWS = 10_000
-"""As Python values some 50 MB: what a table of any size takes."""
+"""Rows of a chunk, about 50 MB as Python values, so that memory does not depend on the size of a table."""
 _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 
 def export(store: Store, folder: Path) -> Path:
     """Write the dataset: `TABLE/link=LINK/part-0.parquet`, `campaign.json`, `ro-crate-metadata.json`.
 
-    Each table is written beside and then put in place, so a reader never sees half of one.
+    Each table is written to a temporary folder, which is then renamed, so a reader never sees half of one.
 
     Raises
     ------
     CampaignError
-        Where the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
+        If the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
     """
     check_kept(store, folder)
     try:

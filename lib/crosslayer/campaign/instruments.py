@@ -165,15 +165,15 @@ class KeptBrowser:
     Parameters
     ----------
     bench
-        Where it runs.
+        Plan and running testbed.
     warm_up
         A load that is not recorded, the first of every process.
     name
-        Tells its folder from those of others in the same run.
+        Name of its folder, unique in the run.
     programs
-        Of another browser than the plan's.
+        Programs of another browser than the plan's.
     options
-        Further ones of `Browser`.
+        Further options of `Browser`.
     """
 
     def __init__(

@@ -24,16 +24,16 @@ _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
 CUBIC = "cubic"
-"""What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
+"""Default congestion control of TCP: that of Linux, and over QUIC that of quic-go and Chromium."""
 
 RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
 
 MOST_ROUNDS = 100_000
-"""Of a plan: 26 times the paper's. All rounds of all cells are in memory."""
+"""Maximum rounds of a plan, 26 times the paper's; all rounds of all cells are in memory."""
 
 _OF_A_GUEST = 8
-"""Rounds, at most: a minute or two, beside which its start is little, and guests end at about the same time."""
+"""Maximum rounds per guest: enough to amortise its start, few enough that guests finish together."""
 
 Kind = Literal["pcap", "qlog", "netlog"]
 """What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Of a study that can be told nothing but what every plan says."""
+    """Options of a study that has none of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +72,13 @@ class Plan:
     browser: str = Browser.CHROMIUM.value
     """Browser of page loads: a name in `vocabulary.BROWSERS` that the study accepts."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
-    """Of TCP at both ends of the link, as Linux names it."""
+    """Congestion control of TCP at both ends of the link, by its name in Linux."""
     capture: tuple[Kind, ...] = ()
     """What is kept of loads besides their rows (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
-    """Of how many rounds of each cell, from the first."""
+    """Number of first rounds of each cell whose captures are kept."""
     options: Any = NoOptions()
-    """What only this study can be told: an instance of its `Study.options`."""
+    """Options of the study: an instance of its `Study.options`."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -103,10 +103,10 @@ class Plan:
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
     def tasks(self) -> list[RoundBatch]:
-        """Every round, by the guest that measures it by the virtual clock, in the order in which guests start.
+        """Tasks of the guests in virtual time, in the order in which guests start; together they have every round.
 
-        It follows from the plan alone, as what happens in a guest follows from its task: the same plan has the same
-        rounds whoever measures them, and however many at a time.
+        They depend on the plan only, and what happens in a guest depends on its task only. So the same plan gives the
+        same rows, whatever machine measures it and with however many guests.
         """
         parts = -(-self.rounds // _OF_A_GUEST)
         bounds = [self.rounds * part // parts for part in range(parts + 1)]
@@ -117,7 +117,7 @@ class Plan:
         ]
 
     def seed_of(self, task: RoundBatch) -> int:
-        """Of the guest that measures a task, by the virtual clock: 64 bits."""
+        """Seed of 64 bits of the guest that measures a task in virtual time."""
         number, cell = task[0]
         return self._draw("guest", number, cell.link, cell.page).getrandbits(64)
 

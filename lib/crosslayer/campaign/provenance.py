@@ -38,11 +38,11 @@ class MeasuringHost:
     mark: str
     """Tells it from the others of a campaign, and nobody which machine it is."""
     name: str
-    """What CROSSLAYER_HOST calls it; empty where the campaign numbers it."""
+    """What CROSSLAYER_HOST calls it; empty if the campaign numbers it."""
     machine: dict[str, Any]
-    """As `host` describes it."""
+    """Its hardware, see `host`."""
     code: dict[str, str] = field(default_factory=dict)
-    """As `code` describes it; empty where it is not known."""
+    """Its code, see `code`; empty if it is unknown."""
 
 
 def this_host(campaign: str) -> MeasuringHost:
@@ -69,13 +69,13 @@ def this_host(campaign: str) -> MeasuringHost:
 
 
 def code() -> dict[str, str]:
-    """The crosslayer of this process: `commit`, empty where it is not known, and `code`, the hash of its modules."""
+    """The crosslayer of this process: `commit`, empty if it is not known, and `code`, the hash of its modules."""
     return {"commit": str(revision()["revision"] or ""), "code": code_sha256()}
 
 
 @cache
 def code_sha256() -> str:
-    """Hash of this package's modules: it tells also what was changed and not committed, and needs no checkout."""
+    """Hash of this package's modules; it includes uncommitted changes and needs no checkout."""
     root = Path(__file__).parents[1]
     files = sorted(root.rglob("*.py"))
     lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root)}\n" for file in files)
@@ -103,13 +103,13 @@ def packages() -> dict[str, str]:
 
 
 def server_version(program: Path) -> str:
-    """What the server says of itself: CoreDNS and Go versions."""
+    """Version that the server prints: CoreDNS and Go."""
     output = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
     return " ".join(output.replace(",", " ").split())
 
 
 def quic_go_version(program: Path) -> str:
-    """quic-go in one of our Go programs, by what the linker noted of its modules; empty where there is none."""
+    """Version of quic-go in one of our Go programs, from its build information; empty if it has none."""
     versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
     return versions[1].decode() if versions else ""
 

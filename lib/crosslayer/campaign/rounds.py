@@ -30,7 +30,7 @@ from crosslayer.testbed.errors import TestbedError
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be measured, whole or the share of one guest."""
+    """Rounds to measure: of a campaign, or of one guest."""
 
     plan: Plan
     campaign: str
@@ -42,11 +42,11 @@ class Job:
     """Every link that the plan may name, by name."""
     backend: str
     own_pages: tuple[Path, ...] = ()
-    """Folders of pages beside the project's."""
+    """Folders of further pages."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of what took part in the campaign so far, by name; empty where it is new."""
+    """Versions of the programs of the campaign so far, by name; empty for a new campaign."""
     quiet: bool = False
-    """Whether somebody else says how it begins."""
+    """Whether the executor reports nothing at its start, because its caller does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class FinishedRound:
     cell: Cell | None
     """None for the checks."""
     number: int
-    """Of the round; -1 for the checks."""
+    """Number of the round; -1 for checks before the first round."""
     rows: Rows
     failures: int
     """How many of its observations failed."""
     backend: str
     versions: dict[str, str]
-    """Of everything that took part in it, by name."""
+    """Versions of all programs that took part, by name."""
     host: provenance.MeasuringHost | None = None
     """The machine it was measured on; None for this one."""
     captured: tuple[CaptureFiles, ...] = ()
@@ -75,15 +75,14 @@ _READINGS = 5
 _ROUND_ATTEMPTS = 3
 
 Executor = Callable[[Job, Callable[[str], None]], Generator[FinishedRound, None, None]]
-"""Where rounds come from: takes what is to be measured and where to say things, gives each part once, in any order."""
+"""A function that measures a job and yields each part once, in any order; its second argument prints a line."""
 
 
 def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Measure in this process.
 
-    A program of the testbed that dies, also before the first round, costs the round in flight. So does a clock that is
-    set, since packets are stamped by it: the testbed is made anew and the round measured again. A round whose link
-    fails its check, before or after, is measured again too: twice at most, then its rows say so.
+    If a program of the testbed dies, or the clock is set, by which packets are stamped, a new testbed measures the
+    current round again. A round whose link fails a check is measured again at most twice; then its rows have the error.
 
     Parameters
     ----------
@@ -94,15 +93,15 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
 
     Yields
     ------
-    Part
-        The checks of the links, then each round when it is finished.
+    FinishedRound
+        The checks of the links, then each finished round.
 
     Raises
     ------
     TestbedError
-        Where this machine cannot provide the testbed; nothing was measured then.
+        If this machine cannot provide the testbed; nothing was measured then.
     CampaignError
-        Where a round cannot be measured.
+        If a round cannot be measured.
     """
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir, *job.own_pages)
@@ -171,7 +170,7 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
     Raises
     ------
     ResourceError
-        Where there is no server.
+        If there is no server.
     """
     server = resources.locate("server").path
     versions = provenance.packages() | job.measurer.versions(job.plan)
@@ -220,9 +219,9 @@ def _proved_round(
     cell: Cell,
     say: Callable[[str], None],
 ) -> tuple[Rows, int]:
-    """A round that is measured again where its link does not prove itself, twice at most; then the last one's rows.
+    """Measure a round; if its link fails a check, measure it again, at most twice. Returns the last attempt's rows.
 
-    Every check stays in the rows, those of the rounds that were given up too.
+    The rows have every check, also those of earlier attempts.
     """
     checks: list[Any] = []
     for again in reversed(range(_ROUND_ATTEMPTS)):
@@ -242,8 +241,8 @@ def _round(
 ) -> tuple[Rows, int]:
     """One repetition of one cell: the link's check, every condition once, and the link's check again.
 
-    Where that fails, what was measured stays in the rows and their error says that it is not to be believed. The rows
-    say what the machine did meanwhile, too.
+    If the second check fails, the rows are kept with an error that excludes them from results. Further rows describe
+    the load of the machine.
     """
     meter = Meter()
     profile = job.profiles[cell.link]

@@ -37,14 +37,14 @@ def measure(
     source: Executor = local_executor,
     own_pages: tuple[Path, ...] = (),
 ) -> Path:
-    """Measure what the plan asks for and is not in the folder yet, then export it.
+    """Measure the rounds of a plan that the folder lacks, then export the dataset.
 
     Parameters
     ----------
     plan
         What to measure.
     folder
-        Folder of the dataset; a campaign that is there and was made by the same plan is continued.
+        Folder of the dataset; a campaign of the same plan in it is continued.
     measurer
         What measures the plan's study.
     profiles
@@ -54,9 +54,9 @@ def measure(
     say
         Takes lines for the user.
     source
-        Where the rounds come from: this process, which is in private namespaces then, or guests.
+        Executor of the rounds: this process, which is then in private namespaces, guests, or a cluster.
     own_pages
-        Folders of pages beside the project's.
+        Folders of further pages.
 
     Returns
     -------
@@ -66,9 +66,9 @@ def measure(
     Raises
     ------
     TestbedError
-        Where this machine cannot provide the testbed; nothing was measured then.
+        If this machine cannot provide the testbed; nothing was measured then.
     CrosslayerError
-        Of the room that failed; finished rounds stay in the store.
+        If measuring fails; finished rounds stay in the store.
     """
     with Store(folder, plan) as store:
         campaign, done = _identify(store, plan), store.done()
@@ -132,9 +132,9 @@ def _identify(store: Store, plan: Plan) -> str:
 
 
 class _Hosts:
-    """The machines that measure: their names in rows, and with what each of them does.
+    """The machines of a campaign: their names in rows, and their versions.
 
-    A campaign that is continued with other versions, or measured with several side by side, says so in its notes.
+    If versions differ between machines, or since the campaign was begun, its notes list them.
     """
 
     def __init__(self, store: Store, campaign: str) -> None:

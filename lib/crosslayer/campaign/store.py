@@ -44,7 +44,7 @@ class Store:
     Raises
     ------
     CampaignError
-        Where the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
+        If the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
         was begun by an older crosslayer, there is none and no plan to begin one with, or the folder holds a dataset
         without a store, which an export would overwrite.
     """
@@ -156,12 +156,12 @@ class Store:
         self.set_fact("options_changed", {key: value for key, value in now["options"].items() if value != usual[key]})
 
     def fact(self, name: str) -> Any:
-        """A value kept beside the rows, None where there is none."""
+        """A value of the campaign besides its rows; None if there is none."""
         rows = self._read("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else None
 
     def set_fact(self, name: str, value: object) -> None:
-        """Keep a JSON value beside the rows."""
+        """Store a JSON value of the campaign besides its rows."""
         with self._writing():
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 

@@ -82,7 +82,7 @@ class Column:
     signed: bool = False
     """A difference, which may be below 0; no other number may."""
     present: bool | None = None
-    """A file must have the column; None: where it is required, of the key, or a success must have it."""
+    """Whether a file must have the column; None: if it is required, in the key, or has a value in each success."""
     name: str = field(default="", init=False)
 
     def __set_name__(self, owner: object, name: str) -> None:
@@ -113,7 +113,7 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """As its name says; of a whole number without one `count`, else empty."""
+        """Unit, by the ending of its name; `count` for whole numbers without such an ending, else empty."""
         known = (unit for ending, unit in _UNITS.items() if self.name.endswith(ending))
         return next(known, "count" if self.type is int else "")
 
@@ -152,7 +152,7 @@ class Table:
         Raises
         ------
         AttributeError, KeyError
-            Where the result lacks one.
+            If the result lacks one.
         """
         return {
             name: result[key] if isinstance(result, Mapping) else getattr(result, key)
@@ -172,13 +172,13 @@ class Table:
 
     @classmethod
     def arrow_schema(cls) -> pyarrow.Schema:
-        """Arrow schema, as every Parquet file of a dataset has it.
+        """Arrow schema of every Parquet file of the table.
 
         Returns
         -------
         pyarrow.Schema
             One field per column, in order; a required column is not nullable, so writing a null there fails.
-            Field metadata: `description` and, where there is one, `unit`. Schema metadata: `table`, `schema_version`.
+            Field metadata: `description`, and `unit` if there is one. Schema metadata: `table`, `schema_version`.
         """
         import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
 

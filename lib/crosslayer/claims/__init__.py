@@ -1,7 +1,7 @@
-"""Published statements as checks: frames in, one frame of verdicts out. No clock, no network, no study here.
+"""Published statements as checks: from frames to a frame of verdicts. No clock, no network, no study here.
 
-`check` holds results against a campaign. What they are is in the rooms of the studies, which write them in the words
-of `measures` and `checks`; `rules` has how close is close enough, `observed` the campaign as the checks see it.
+`check` compares results with a campaign. The packages of the studies define them with `measures` and `checks`; `rules`
+has the tolerances, `data` the campaign as the checks read it.
 """
 
 from crosslayer.claims.checks import Verdict

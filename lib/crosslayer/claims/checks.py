@@ -24,7 +24,7 @@ from crosslayer.claims.rules import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SL
 from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, reach
 
 Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
-"""By name, what is claimed to be above 0; a function where the names depend on the campaign."""
+"""Measures that are claimed to be above 0, by name; a function if the names depend on the campaign."""
 
 
 class Verdict(StrEnum):
@@ -51,11 +51,11 @@ class Outcome:
     round_trips: str = ""
     """Whether a duration has the published number of whole round-trips: yes, no, inconclusive; empty for all else."""
     overhead: str = ""
-    """The same of what it takes beyond them."""
+    """Whether its time beyond whole round-trips is as published, in the same values."""
     rounds_needed: int | None = None
-    """Of an inconclusive result: the rounds after which its interval would no longer reach across a border."""
+    """Rounds after which the interval of an inconclusive result would no longer reach across a border."""
     would_decide: str = ""
-    """Of an inconclusive result: which experiment would decide it."""
+    """Experiment that would decide an inconclusive result."""
 
 
 class Position(StrEnum):
@@ -82,7 +82,7 @@ def above_0(margin: Estimate) -> Position:
 def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
     """Rounds after which the interval would no longer reach across any border; it narrows with their square root.
 
-    None where no number of rounds would: the estimate is a border itself, or an outermost observation.
+    None if no number of rounds would: the estimate is a border itself, or an outermost observation.
     """
     if not ours.enough:
         return ours.needed
@@ -138,7 +138,7 @@ class Sign:
 
 
 class Rule(Protocol):
-    """How a claim is judged."""
+    """Rule by which a claim is judged."""
 
     @property
     def criterion(self) -> str:
@@ -179,7 +179,7 @@ class Check:
     """What is measured, or why it cannot be."""
     rule: Rule | None = None
     cause: Cause | str = ""
-    """Why it may well differ: said where it does. A text without numbers of ours calls itself a guess."""
+    """Cause of a deviation, shown if there is one. A text without measured numbers calls itself a guess."""
     remark: Cause | str = ""
     """What a reader must know in addition to the published note."""
     follows_from: str = ""
@@ -248,7 +248,7 @@ def by_id(
     Parameters
     ----------
     causes, remarks, samples
-        By their value, the claims that have it: identifiers with spaces between. See `Check.sample`.
+        Identifiers of claims, separated by spaces, by the value that they share. See `Check.sample`.
     follows, given
         By claim, see `Check.follows_from` and `Check.given_by`.
 
@@ -290,7 +290,7 @@ class Number:
     unit: str
     direction: RoundTrips | Sign | None = None
     published: float | None = None
-    """Where the claim is in words ("approximately equal") or its value is no plain number."""
+    """Published value, if the claim is in words ("approximately equal") or its value is no plain number."""
     up_to: bool = False
     """The claim says "up to": above 0, and not above the published value."""
     resolution: float = 0.0
@@ -380,7 +380,7 @@ class Ordering:
     """A statement that some things are greater than others: every comparison is a margin that must be above 0.
 
     The comparisons are judged jointly, in both directions by one rule (Benjamini and Heller, Biometrics 64, 2008): at
-    least u of k margins are above 0 where the u-th strongest is, by the greatest of the standardised margins that are
+    least u of k margins are above 0 if the u-th strongest is, by the greatest of the standardised margins that are
     not stronger (max-t over the same resamples). With u = k that is the weakest alone (an intersection-union test,
     which takes no correction). The statement is refuted where k - u + 1 margins are below 0 by the same rule: with
     u = k where one is, after correction for all k. `docs/reference/statistics.md` has its error rates and its power.
@@ -388,7 +388,7 @@ class Ordering:
 
     unit: str
     enough: int | None = None
-    """How many must hold where the claim says "most"; None for all."""
+    """Number that must hold for a claim about most of them; None for all."""
     criterion: str = "95 % interval of each difference excludes 0"
     resolution: float = 0.0
     """Smallest difference, in the unit, that the clock of the campaign resolves; smaller ones have no sign."""
@@ -427,12 +427,12 @@ class _Margin:
 
     estimate: Estimate
     end: float
-    """Of its interval: how far it is beyond 0 on this side at the least."""
+    """Smallest distance of its interval from 0 on this side."""
     floor: float
     strength: float
     """Standard errors beyond the floor; without scatter infinite; -infinite where there are too few rounds."""
     deviations: Reals | None
-    """How far each resample is on the weaker side of the value, standard errors; None without scatter."""
+    """Distance of each resample to the value on the weaker side, standard errors; None without scatter."""
 
     @classmethod
     def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:
@@ -526,7 +526,7 @@ class Shape:
 
     level: float
     direction: Measure
-    """Above 0 where at least the direction is right."""
+    """Above 0 if at least the direction is right."""
     unit: str
     criterion: str
     label: str

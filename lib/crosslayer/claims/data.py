@@ -25,7 +25,7 @@ _SAME_RTT = 0.01
 _EQUAL_SHARES = 0.8
 
 Statistic = Callable[[Sample, Counts | None], Estimate]
-"""Of a sample, with the rounds drawn in each resample; hashable, since estimates are kept by it."""
+"""A statistic of a sample and its resamples; hashable, because estimates are cached by it."""
 
 
 class NotMeasured(Exception):  # noqa: N818 - an answer, not a fault
@@ -43,7 +43,7 @@ class Series:
     pages: tuple[str, ...] | None = None
     """Each of them must have observations; None takes those there are, for what does not depend on the page."""
     in_rtts: bool = False
-    """As multiples of the link's nominal RTT instead of the unit of the rows."""
+    """Whether values are multiples of the link's nominal RTT instead of the unit of the rows."""
 
 
 class Observed:

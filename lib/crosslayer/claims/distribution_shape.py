@@ -16,12 +16,12 @@ _SAME = 1e-6
 
 
 def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Estimate:
-    """Steps of a CDF that has `count` equally large parts at most: parts whose middles are told apart by eye.
+    """Number of visible steps of a CDF, at most `count`: equally large parts whose middles are far enough apart.
 
     Returns
     -------
     Estimate
-        0 where nothing rises, else one more than there are rises; no interval.
+        0 if nothing rises, else one more than there are rises; no interval.
     """
     middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
     rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))

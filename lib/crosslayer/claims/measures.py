@@ -42,10 +42,10 @@ class Measure(ABC):
 
     @abstractmethod
     def on(self, *links: str) -> Measure:
-        """The same of these links only."""
+        """The same measure on these links only."""
 
     def over(self, other: Measure) -> Measure:
-        """How far it is above another, percent."""
+        """Increase over another measure, percent."""
         return Derived(lambda x, y: (x / y - 1) * 100, (self, other))
 
     def _with(self, function: Callable[[Any, Any], Any], other: Measure | float) -> Measure:
@@ -125,7 +125,7 @@ class SeriesStatistic(Measure):
         return replace(self, series=replace(self.series, links=links))
 
     def among(self, links: Callable[[Observed], Sequence[str]]) -> Self:
-        """The same of links that depend on the campaign."""
+        """The same measure on links that depend on the campaign."""
         return replace(self, series=replace(self.series, links=links))
 
     def by(self, statistic: Statistic) -> Self:
@@ -220,7 +220,7 @@ class Share:
     """Percent of the observations that a condition holds for."""
 
     holds: Callable[[Any], Any]
-    """Of the array of observations, elementwise."""
+    """Whether each observation of an array counts."""
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""

@@ -37,7 +37,7 @@ class Source:
 
     table: str
     rows: pl.Expr
-    """Those that count, of the table's columns."""
+    """Condition on the table's columns for rows that count."""
     value: pl.Expr
     """In the unit of the series, of the table's columns."""
 
@@ -48,7 +48,7 @@ def with_columns(values: Mapping[str, Any]) -> pl.Expr:
 
 
 Sources = Mapping[str, tuple[Source, ...]]
-"""By series. Several sources of one series are added within each round."""
+"""Sources by series. Several sources of one series are added within each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RowsOfClaim:
     table: str
     rows: pl.Expr
     series: tuple[str, ...]
-    """What they are in the claim."""
+    """Name of the series in the claim."""
 
     def code(self, folder: str) -> str:
         """Python that reads them from a dataset folder."""
@@ -124,7 +124,7 @@ _AS_PYTHON = (
     (r"\)\]", "))"),
     (r"\bcol\(", "pl.col("),
 )
-"""What polars writes of an expression, and what Python reads."""
+"""Replacements in the text of a polars expression that make it Python."""
 
 
 def written(expression: pl.Expr) -> str:

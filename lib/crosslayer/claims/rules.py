@@ -33,7 +33,7 @@ RULES = {
 }
 """Versions of the rules: since when, and their text."""
 VERSION = max(RULES)
-"""By which verdicts are given."""
+"""Version of the rules."""
 
 FACTOR = 2.0
 """A value of the published sign shows the published direction up to this many times, or this fraction of, it."""
@@ -54,10 +54,10 @@ class Tolerance:
 
     at_least: float
     share: float = 0.0
-    """Of the published value."""
+    """Share of the published value."""
     at_most: float = math.inf
     at_most_share: float = math.inf
-    """Of the published value: so that 0 never passes for it."""
+    """Maximum share of the published value, so that 0 never reproduces it."""
 
     def allowed(self, published: float) -> float:
         """Allowed distance from the published value."""
@@ -87,7 +87,7 @@ STEP_SHARE = 0.8
 """A step of a CDF belongs to a link where this share of the link's observations lies in the step's percentiles."""
 
 STEP_RISE_RTT = 0.05
-"""Two steps are told apart where their middles are this far apart: what one sees on an axis of 0 to 4 RTT."""
+"""Distance of the middles of two steps that are visible on an axis of 0 to 4 RTT."""
 
 TAIL_RATIO = 1.5
 """A left tail: P5 to P20 is this many times as long as P20 to P50 (0.95 times in a normal distribution)."""

@@ -64,16 +64,16 @@ OURS = "crosslayer"
 _OWN = {"paper": OURS, "claim_id": "", "quantity": ""} | dict.fromkeys(
     ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
 )
-"""Of a claim that no paper prints: its study's own."""
+"""Value in the column `paper` of claims that are a study's own."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a campaign of one study is held against; a study's room has it as `CLAIMS`."""
+    """Claims that campaigns of one study are compared with: `CLAIMS` of the study."""
 
     checks: Mapping[str, Check]
-    """By claim identifier; a claim belongs to one study at most."""
+    """Checks by claim identifier; a claim belongs to one study at most."""
     observed: Callable[..., Observed]
     """Makes what the checks ask, from the tables by name."""
     tables: tuple[str, ...]
@@ -100,7 +100,7 @@ def check(
     dataset
         Whose tables are asked.
     claims
-        Those of its study; all other results are not measured. None where the study has none.
+        Those of its study; all other results are not measured. None if the study has none.
     published_claims
         `data/published/claims.csv`, every column as text.
     elsewhere
@@ -140,7 +140,7 @@ def rows_behind(dataset: Tables, claims: Claims, claim: str) -> list[RowsOfClaim
     Raises
     ------
     NotMeasured
-        Where the campaign lacks what the claim needs, or the claim is not about series of rows.
+        If the campaign lacks what the claim needs, or the claim is not about series of rows.
     """
     [(_, rows)] = rows_behind_each(dataset, claims, [claim])
     return rows
@@ -164,7 +164,7 @@ def rows_behind_each(dataset: Tables, claims: Claims, names: Iterable[str]) -> I
 
 
 FOLLOWING = Verdict.FOLLOWS.value
-"""How `counts` calls the results that follow from another claim or the configuration, whatever their verdict."""
+"""Key of `counts` for results that follow from another claim or from the configuration, whatever their verdict."""
 
 
 def counted_as(row: Mapping[str, Any]) -> str:
@@ -173,7 +173,7 @@ def counted_as(row: Mapping[str, Any]) -> str:
 
 
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
-    """How many claims have each verdict, every verdict named; those that follow are counted as nothing else."""
+    """Number of claims for every verdict; claims that follow from others count as `FOLLOWING` only."""
     numbers = Counter(counted_as(row) for row in verdicts.select("verdict", "follows_from").iter_rows(named=True))
     return {verdict.value: numbers[verdict.value] for verdict in Verdict}
 
@@ -289,12 +289,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def ours(row: dict[str, Any]) -> str:
-    """Our value with its unit, as text; empty where there is none."""
+    """Our value with its unit, as text; empty if there is none."""
     return "" if row["ours"] is None else f"{number(row['ours'])}{spaced(row['unit'])}"
 
 
 def interval(row: dict[str, Any]) -> str:
-    """The 95 % interval of our value, as text; empty where there is none."""
+    """The 95 % interval of our value, as text; empty if there is none."""
     return "" if row["low"] is None else f"[{number(row['low'])}, {number(row['high'])}]"
 
 

@@ -1,1 +1,1 @@
-"""A module a command, each with a click command `command`: words in, calls into the rooms, words out."""
+"""A module for each command, with a click command `command`: it parses arguments, calls packages, prints results."""

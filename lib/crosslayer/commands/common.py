@@ -113,7 +113,7 @@ def tell(written: Report) -> None:
 
 
 def guest_clock(clock: Clock) -> Clock | None:
-    """The clock of the guest that a command has to run in; None where it need not leave this machine.
+    """The clock of the guest that a command has to run in; None if it need not leave this machine.
 
     Raises
     ------

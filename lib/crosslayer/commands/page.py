@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crosslayer.pages import FromHar
 
 _CANNOT_MEASURE = 3
-"""Exit status of `page check` where there is no testbed."""
+"""Exit status of `page check` if there is no testbed."""
 
 
 @click.group("page")
@@ -105,7 +105,7 @@ def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: s
 def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> None:
     """Make a page, read it back, and report it; a page that does not load as recorded is not kept.
 
-    Where the recorded code does not load as it did, all code is synthesised.
+    If the recorded code does not load as it did, all code is synthesised.
     """
     from crosslayer.pages import PageError, find_spec_dir, load_pages
     from crosslayer.studies import refusals

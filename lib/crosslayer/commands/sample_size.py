@@ -47,7 +47,7 @@ def rounds_needed(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
     Raises
     ------
     SampleSizeError
-        Where the dataset has no PLTs, or too few rounds for an interval.
+        If the dataset has no PLTs, or too few rounds for an interval.
     """
     import polars as pl
 

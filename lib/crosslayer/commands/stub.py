@@ -146,7 +146,7 @@ def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
 
 
 def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path | None) -> NoReturn:
-    """Become the stub: it ends with a signal, and tells what is wrong itself.
+    """Replace this process by the stub, which ends with a signal and reports its own errors.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def _run_command(settings: StubSettings, command: list[str], *, metrics: Path | 
     Raises
     ------
     StubError
-        Where the stub does not start.
+        If the stub does not start.
     """
     from crosslayer import process
     from crosslayer.stub import Stub

@@ -56,11 +56,11 @@ class Packet:
     packets: int
     """Packets the frame becomes on the wire: more than one where segmentation is left to the device."""
     payload: builtins.bytes = b""
-    """Of TCP or UDP; of a frame that was cut what is left of it."""
+    """Payload of TCP or UDP; of a truncated frame the part that is left."""
     flags: int = 0
-    """Of TCP."""
+    """Flags of TCP."""
     sequence: int = 0
-    """Of TCP."""
+    """Sequence number of TCP."""
 
 
 def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
@@ -115,11 +115,11 @@ def measure(
     of_handshake: Callable[[Packet], int] = lambda _packet: 0,
     split_to_close: bool = False,
 ) -> Sizes:
-    """Count one exchange by phase and direction, and what of it is the handshake's by what packets carry (`parted`).
+    """Count the packets and bytes of an exchange by phase and direction, and by record (`handshake_bytes`).
 
-    Packets before `query_at_ns` are the handshake's, all of them where it is None. Sent packets count up to the
-    client's close, received ones up to the complete answer: what the server says afterwards depends on how long one
-    listens. Times are Unix time, nanoseconds; None for what did not happen.
+    Packets before `query_at_ns` belong to the handshake; all of them do if it is None. Sent packets count up to the
+    client's close, received ones up to the complete answer, since later packets depend on how long one listens. Times
+    are Unix time, ns; None for an event that did not happen.
     """
     counts = Counter[str]()
     interface: str | None = None

@@ -147,7 +147,7 @@ class Client(ABC):
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Turn what sockets and TLS raise into this room's exception."""
+        """Turn exceptions of sockets and TLS into `DnsError`."""
         try:
             yield
         except DnsError:

@@ -1,4 +1,4 @@
-"""The one exception of this room."""
+"""The exception of this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DnsError(CrosslayerError):
 
 
 def unreadable_ca(ca_file: Path | None, error: Exception) -> DnsError:
-    """The fault of a CA file that is missing or is none."""
+    """Error of a CA file that is missing or has no certificate."""
     reason = getattr(error, "strerror", None) or str(error)
     return DnsError(
         f"the CA cannot be read: {reason}",

@@ -1,4 +1,4 @@
-"""One measured DNS resolution on a new connection, and the TCP round-trip beside it."""
+"""One measured DNS resolution on a new connection, and the measured round-trip of a TCP connect."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def exchange(
     Parameters
     ----------
     sessions
-        Where the tickets and tokens of earlier connections are taken from and those of this one are put. Resumed
-        conditions need one, filled by a priming exchange before.
+        Store of tickets and tokens: those of earlier connections are used, and those of this one are added. Resumed
+        conditions need one that a priming exchange has filled.
     capture
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
     priming
-        This exchange is for its ticket: wait for it, and mark the row.
+        Whether the exchange is made for its ticket: it waits for it, and its row is marked.
     token
-        Show the address-validation token of an earlier connection, also without its ticket; not told otherwise,
-        resumed conditions show the one there is.
+        Whether to present the address-validation token of an earlier connection, also without its ticket. None: resumed
+        conditions present it if there is one.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def exchange(
 
 
 def tcp_rtt(server: Resolver, *, port: int | None = None, timeout_s: float = 10.0) -> float:
-    """Time from SYN to SYN-ACK against a server, ms, on the port of DoH if not told another; `DnsError` without one."""
+    """Time from SYN to SYN-ACK, ms, by default on the port of DoH; `DnsError` without a connection."""
     ports = {**server.ports, Protocol.DOTCP: port or server.ports[Protocol.DOH]}
     client = DoTcpClient(Resolver(server.address, ports=ports), ClientSettings(timeout_s=timeout_s))
     with client, collector_paused():
@@ -171,7 +171,7 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
 
 
 def _sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
-    """Sizes; None where nothing, or not everything, was captured."""
+    """Sizes; None if nothing, or not everything, was captured."""
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()
     query = client.timeline.phases.get(PhaseName.QUERY)

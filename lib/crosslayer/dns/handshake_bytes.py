@@ -1,9 +1,9 @@
-"""Handshake and query told apart by what packets carry, as the analysis of IMC 2022 does (`single.query.sizes.py`).
+"""Handshake and query by the content of packets, as in the analysis of IMC 2022 (`single.query.sizes.py`).
 
-Over TCP what is in clear belongs to the handshake: SYN, SYN-ACK, the acknowledgement between them and the first data,
-and TLS records that are no application data, with the TCP header of their packet. From TLS 1.3 on that is little more
-than the hellos: the rest of the handshake is encrypted, and counts with the query or its answer. Over QUIC it is
-every datagram that begins with a long header. Pure: bytes in, numbers out.
+Over TCP the handshake is everything in clear: SYN, SYN-ACK, the acknowledgement between them and the first data, and
+TLS records without application data, each with the TCP header of its packet. In TLS 1.3 that is little more than the
+hellos; the encrypted rest of the handshake counts with the query or its answer. Over QUIC the handshake is every
+datagram that begins with a long header. These are pure functions from bytes to numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Stream:
     next: int | None = None
     """Sequence number of what is still to come."""
     pending: bytes = b""
-    """Of a record that is not complete."""
+    """Bytes of an incomplete record that are still to come."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Parts:
     _data: bool = False
 
     def of_tcp(self, packet: Packet) -> int:
-        """How many bytes of a TCP packet are the handshake's."""
+        """Bytes of a TCP packet that belong to the handshake."""
         stream = self._streams[packet.sent]
         if packet.flags & SYN:
             stream.next = (packet.sequence + 1) % 2**32
@@ -69,12 +69,12 @@ class Parts:
 
 
 def of_quic(packet: Packet) -> int:
-    """How many bytes of a QUIC datagram are the handshake's: all or none."""
+    """Bytes of a QUIC datagram that belong to the handshake: all or none."""
     return packet.bytes if packet.payload and packet.payload[0] & _LONG_HEADER else 0
 
 
 def of_handshake(protocol: Protocol) -> Callable[[Packet], int]:
-    """How many bytes of a packet are the handshake's, asked for each packet of one connection in turn."""
+    """Bytes of a packet that belong to the handshake; called for each packet of a connection in order."""
     if protocol is Protocol.DOUDP:
         return lambda _packet: 0
     if protocol.transport.over_quic:

@@ -1,4 +1,4 @@
-"""What our own clients of QUIC tell whoever asks by the variables that browsers, curl and quic-go know too."""
+"""TLS keys and qlogs of our QUIC clients, for the environment variables that browsers, curl and quic-go also use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 
 def key_log() -> TextIO | None:
-    """The file that SSLKEYLOGFILE names, for the keys of connections; None where it names none."""
+    """The file that SSLKEYLOGFILE names, for the keys of connections; None if it names none."""
     name = os.environ.get("SSLKEYLOGFILE")
     return _opened(name) if name else None
 

@@ -40,10 +40,10 @@ class Answer:
     """A checked answer."""
 
     rcode: str | None
-    """None where the message could not be read."""
+    """None if the message could not be read."""
     records: tuple[str, ...]
     error: str | None
-    """None where the answer is good."""
+    """None if the answer is good."""
     ttl_s: int | None = None
     """Smallest TTL of the answer section, seconds; None without a record."""
     nsid: str | None = None
@@ -108,7 +108,7 @@ def unframed(buffer: bytes | bytearray) -> bytes | None:
 
 
 def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
-    """Judge an answer, a message without framing; `max_bytes` is the largest the client said it takes.
+    """Check an answer, a message without framing; `max_bytes` is the maximum that the client announced.
 
     `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated", "rcode NAME",
     "answer of another name" or "cname loop"; the first that holds.
@@ -154,7 +154,7 @@ def _extended_error(message: dns.message.Message) -> int | None:
 
 
 def _unrelated(message: dns.message.Message) -> str | None:
-    """What keeps the answer section of a good answer from being about its question; None where nothing does.
+    """Reason why the answer section of a good answer does not match its question; None if it matches.
 
     An empty section is an answer (NODATA), and so is a chain of CNAME records whose end is not in the message.
     """

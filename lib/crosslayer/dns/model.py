@@ -1,4 +1,4 @@
-"""The words of this room as types: protocols, servers, questions, settings, the exchange. No I/O, no clock."""
+"""Types of this package: protocols, servers, questions, settings, the exchange. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Sizes:
 class ExchangeResult(Handshake, Sizes):
     """One DNS resolution on a new connection: a row of `dns_exchanges` as far as the client knows it.
 
-    Times and sizes are None where the exchange did not get that far or nothing measured them.
+    Times and sizes are None if the exchange did not get that far or nothing measured them.
     """
 
     protocol: Protocol
@@ -190,7 +190,7 @@ class ExchangeResult(Handshake, Sizes):
     cpu_ms: float
     """CPU time of the calling thread: making the client's hello, handshake and query."""
     error: str | None
-    """None where the exchange was the one asked for and its answer is good, else what failed."""
+    """None if the exchange was the one asked for and its answer is good, else what failed."""
     rcode: str | None
     """Response code of the answer, e.g. NOERROR."""
     answers: tuple[str, ...]

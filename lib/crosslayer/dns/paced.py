@@ -1,7 +1,7 @@
-"""Queries at a fixed pace in an open loop: each leaves at its time, whatever became of those before it.
+"""Queries at a fixed pace in an open loop: each is sent at its time, whether earlier ones are answered or not.
 
-One thread sends and receives over UDP. An answer's time is the kernel's, so a late wake-up of this process does not
-count; how late a query left is told, and its time starts when it left.
+One thread sends and receives over UDP. Answers have kernel timestamps, which exclude the scheduling delay of this
+process. The delay of each query is recorded, and its response time starts when it was sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Due:
     at_ms: float
     """After the start of the load, ms."""
     asker: int
-    """Which socket asks."""
+    """Index of the socket that sends the query."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Asked:
     sent_ns: int
     """Unix time, ns."""
     send_delay_ms: float
-    """How much later than its time it left, ms."""
+    """Delay of sending after the scheduled time, ms."""
     answered_ns: int | None = None
     """Arrival of the answer, Unix time by the kernel, ns; None without one."""
     answer: bytes = b""

@@ -28,7 +28,7 @@ class QuicClient(Client):
     ip_protocol = socket.IPPROTO_UDP
     core_class: ClassVar[type[QuicCore]]
     companions: tuple[QuicClient, ...] = ()
-    """Open connections of the same user, told before `connect`: served while this one waits, not left to time out."""
+    """Open connections of the same user, set before `connect`: they are served while this one waits."""
 
     def _prepare(self, session: Session) -> None:
         self._core = self.core_class(self.server, self.settings, session=session, early_data=self._early_data)
@@ -69,7 +69,7 @@ class QuicClient(Client):
             self._run_until(lambda: False)
 
     def close(self) -> None:
-        """Send what is still to be said, then CONNECTION_CLOSE, without the draining period."""
+        """Send pending data, then CONNECTION_CLOSE, without the draining period."""
         if self._connection is not None:
             with suppress(OSError):
                 self._transmit()

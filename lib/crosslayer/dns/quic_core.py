@@ -190,7 +190,7 @@ class QuicCore(ABC):
         return self._quic.get_timer()
 
     def datagrams(self, now: float) -> list[bytes]:
-        """What is to be sent now."""
+        """Datagrams to send now."""
         return [data for data, _ in self._quic.datagrams_to_send(now)]
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class QuicCore(ABC):
         self._quic.close(error_code=self.no_error)
 
     def qlog(self) -> dict[str, Any] | None:
-        """What there is to say of the connection so far; None where nobody asked for it."""
+        """What there is to say of the connection so far; None if nobody asked for it."""
         return None if self._qlog is None else self._qlog.to_dict()
 
     def take_ticket(self, ticket: SessionTicket) -> None:

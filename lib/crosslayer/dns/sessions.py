@@ -43,7 +43,7 @@ class SessionStore:
         self._sessions[key] = Session(session.ticket or kept.ticket, session.token or kept.token)
 
     def take(self, server: Resolver, protocol: Protocol) -> Session:
-        """Take the session out; an empty one where there is none."""
+        """Take the session out; an empty one if there is none."""
         return self._sessions.pop(self._key(server, protocol), Session())
 
     def clear(self) -> None:

@@ -33,7 +33,7 @@ class Phase:
 
     @property
     def duration_ms(self) -> float | None:
-        """Duration, ms; None where the step did not end."""
+        """Duration, ms; None if the step did not end."""
         return None if self.ended_ns is None else (self.ended_ns - self.started_ns) / 1e6
 
 
@@ -73,7 +73,7 @@ class Timeline:
         return (self.preparation_cpu_ns + sum(phase.cpu_ns for phase in self.phases.values())) / 1e6
 
     def duration_ms(self, name: PhaseName) -> float | None:
-        """Duration of a phase, ms; None where it did not happen or did not end."""
+        """Duration of a phase, ms; None if it did not happen or did not end."""
         phase = self.phases.get(name)
         return None if phase is None else phase.duration_ms
 

@@ -68,8 +68,8 @@ def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
 def certificate_message_bytes(certificates: Iterable[int], of_1_3: bool = True) -> int:
     """Size of the TLS Certificate message with certificates of these sizes (DER); 0 without any.
 
-    Exact for clients that ask for no stapled response and no compression, as those of this room
-    (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
+    Exact for clients that ask for no stapled response and no compression, as the clients
+    of this package (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
     """
     entries = sum(3 + size + (2 if of_1_3 else 0) for size in certificates)
     return entries and 4 + (1 if of_1_3 else 0) + 3 + entries
@@ -82,7 +82,7 @@ class TlsClient(DoTcpClient):
     """
 
     alpn: ClassVar[str | None]
-    """The ALPN protocol that must be agreed on; None where none is offered."""
+    """The ALPN protocol that must be agreed on; None if none is offered."""
 
     def _prepare(self, session: Session) -> None:
         ticket = session.ticket if isinstance(session.ticket, TlsTicket) else None

@@ -1,7 +1,7 @@
-"""What figures are made of: `Figure`, `draw`, a small grammar of marks, and one look for all of them.
+"""Parts of figures: `Figure`, `draw`, a small grammar of marks, and one style for all of them.
 
-The figures themselves stand in the rooms of their studies. No clock, no network and no file here: writing files is the
-business of `crosslayer.report`.
+The figures are in the packages of their studies. No clock, no network and no file here: `crosslayer.report` writes
+files.
 """
 
 import crosslayer.figures.quick_altair  # noqa: F401  # before any other module imports Altair

@@ -231,7 +231,7 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
 
 
 def tail_note(frame: pl.DataFrame) -> str:
-    """Says so where a plot leaves out the tail of a curve."""
+    """A note on plots that leave out the tail of a curve; empty if none does."""
     cut = any(
         group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")
@@ -240,12 +240,12 @@ def tail_note(frame: pl.DataFrame) -> str:
 
 
 def table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Medians of a CDF figure beside the published ones.
+    """Medians of a CDF figure and the published ones.
 
     Returns
     -------
     polars.DataFrame
-        panel, series, n, median, low, high (95 % interval), published (null where nothing was), in the unit of the
+        panel, series, n, median, low, high (95 % interval), published (null if nothing was), in the unit of the
         figure; in the order of the panels.
     """
     key = ["panel", "series"]

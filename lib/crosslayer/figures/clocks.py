@@ -1,7 +1,7 @@
-"""Two campaigns of one study side by side, one by each clock: of any study that has page loads, exchanges or queries.
+"""Comparison of a campaign in real time with one in virtual time, of any study with page loads, exchanges or queries.
 
-What is measured by the virtual clock is the network's and the timers' share of a time; what the wall's has beyond it is
-computing (docs/reference/clocks.md).
+A duration in virtual time is the part of network and timers; in real time computing is added
+(docs/reference/clocks.md).
 """
 
 from __future__ import annotations
@@ -83,12 +83,11 @@ def both_clocks_data(of: BothClocks) -> pl.DataFrame:
 
 
 def differences_data(of: BothClocks) -> pl.DataFrame:
-    """What each step from one condition to another adds within a round, by both clocks.
+    """What each step from one condition to another adds within a round, in real and in virtual time.
 
-    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and what
-    may be why they are apart: before_ms (of a load: how far apart they are when the response starts), cpu_ms (of an
-    exchange: CPU time of the client that the step adds by the wall clock) and packets (that it sends more by the wall
-    clock than by the virtual one).
+    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and
+    possible reasons of a difference: before_ms (of a load: the difference at the start of the response), cpu_ms (of an
+    exchange: the client's CPU time that the step adds in real time) and packets (that it sends more in real time).
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
@@ -105,9 +104,9 @@ def differences_data(of: BothClocks) -> pl.DataFrame:
 
 
 def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[ComparedCondition]]:
-    """Durations by the wall clock and by the virtual one, and the conditions that both have on all their links.
+    """Durations in real and in virtual time, and the conditions that both campaigns have on all their links.
 
-    Without the links that lose packets at random: each campaign loses others there, so a difference is not the clock's.
+    Links with random loss are excluded: the campaigns lose different packets there.
     """
     rows = [
         clocks.durations(*(without_loss(table, one.link_checks) for table in tables))
@@ -128,7 +127,7 @@ def _links(frame: pl.DataFrame, condition: ComparedCondition | None = None) -> s
 
 
 def _varying(known: list[ComparedCondition]) -> list[str]:
-    """Words that tell some of the conditions apart."""
+    """Fields in which the conditions differ."""
     labels = ("transport", "h3", "kind", "condition")
     return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
@@ -138,7 +137,7 @@ def _measures(known: list[ComparedCondition]) -> int:
 
 
 def _described(condition: ComparedCondition, varying: list[str]) -> tuple[str, str]:
-    """The series of a condition, and what else tells it apart."""
+    """The series of a condition, and the other fields in which it differs."""
     if "transport" in varying and condition.transport:
         return condition.transport, condition.named(*(word for word in varying if word != "transport"))
     return condition.named(*varying) or condition.name, ""
@@ -164,9 +163,9 @@ def _ordered(of: BothClocks, parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def both_clocks(frame: pl.DataFrame) -> AnyChart:
-    """Bars: the network's share, and on top of it what computing adds, with its interval."""
+    """Bars: virtual time, and the additional real time with its interval."""
     if frame.is_empty():
-        return marks.empty_plot("no condition was measured by both clocks", TEXT_WIDTH - 60, 80)
+        return marks.empty_plot("no condition was measured in both real and virtual time", TEXT_WIDTH - 60, 80)
     rows = frame.with_columns(
         row=pl.col("link").map_elements(link_title, return_dtype=pl.String),
         adds_from=pl.col("virtual") + pl.col("low"),
@@ -177,7 +176,7 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
     tooltip = [
         *(alt.Tooltip(f"{name}:N") for name in ("link", "page", "condition")),
         *_clock_tips(),
-        alt.Tooltip("apart:Q", format=".1f", title="computing adds, ms"),
+        alt.Tooltip("apart:Q", format=".1f", title="real minus virtual, ms"),
         *_interval_tips(),
     ]
 
@@ -196,9 +195,9 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
 
 
 def differences(frame: pl.DataFrame) -> AnyChart:
-    """Dots with intervals by the wall clock, ticks by the virtual one; hollow where they are known not to agree."""
+    """Dots with intervals in real time, ticks in virtual time; dots are hollow if the two do not agree."""
     if frame.is_empty():
-        return marks.empty_plot("no two conditions were measured by both clocks", TEXT_WIDTH - 60, 80)
+        return marks.empty_plot("no two conditions were measured in both real and virtual time", TEXT_WIDTH - 60, 80)
     title = pl.col("link").map_elements(link_title, return_dtype=pl.String)
     row = pl.when(pl.col("page") == "").then(title).otherwise(pl.format("{}, {}", "page", title))
     rows = frame.with_columns(row=row)
@@ -206,9 +205,9 @@ def differences(frame: pl.DataFrame) -> AnyChart:
     tooltip = [
         *(alt.Tooltip(f"{name}:N") for name in ("link", "page", "condition", "reference")),
         *_clock_tips(),
-        alt.Tooltip("apart:Q", format=".1f", title="apart, ms"),
+        alt.Tooltip("apart:Q", format=".1f", title="real minus virtual, ms"),
         *_interval_tips(),
-        alt.Tooltip("agrees:N", title="agree within their intervals"),
+        alt.Tooltip("agrees:N", title="equal within the interval"),
     ]
     x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5, labelSeparation=4), scale=alt.Scale(padding=6))
 
@@ -239,7 +238,7 @@ def _encodings(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.En
 
 
 def _clock_tips() -> list[alt.Tooltip]:
-    names = {"virtual": "by the virtual clock, ms", "wall": "by the wall clock, ms"}
+    names = {"virtual": "virtual time, ms", "wall": "real time, ms"}
     return [alt.Tooltip(f"{name}:Q", format=".1f", title=title) for name, title in names.items()]
 
 
@@ -280,7 +279,7 @@ def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """What does not agree: panel, link, page, condition, virtual, wall, apart, low, high, and what may be why; ms."""
+    """Differences that do not agree: panel, link, page, condition, virtual, wall, apart, low, high, reasons; ms."""
     reasons = [name for name in ("before_ms", "cpu_ms", "packets") if name in frame.columns]
     apart = frame.filter(~pl.col("agrees")) if frame.height else frame.with_columns(agrees=pl.lit(True))
     names = ("panel", "link", "page", "condition", "virtual", "wall", "apart", "low", "high")
@@ -294,22 +293,22 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
     sentence = (
-        f"Of {known.height} differences between conditions {agree} are the same by both clocks within their intervals, "
-        "of which one in twenty would miss by chance."
+        f"Of {known.height} differences between conditions, {agree} are equal in real and virtual time within their 95 "
+        "% intervals; one in twenty misses by chance."
     )
     groups = known.filter(~pl.col("agrees")).group_by("panel", "series", maintain_order=True)
     apart = [_group_sentence(str(panel), str(series), group, known) for (panel, series), group in groups]
-    return f"{sentence} Not the same: {'; '.join(apart)}." if apart else sentence
+    return f"{sentence} Not equal: {'; '.join(apart)}." if apart else sentence
 
 
 def _group_sentence(panel: str, series: str, group: pl.DataFrame, known: pl.DataFrame) -> str:
     cells = known.filter(panel=panel, series=series).height
     name = panel if series in panel else f"{panel}, {series}"
-    text = f"{name} in {group.height} of {cells} cells, by {_range(group, 'apart')} ms more by the wall clock"
+    text = f"{name} in {group.height} of {cells} cells, by {_range(group, 'apart')} ms more in real time"
     why = {
-        "before_ms": "{} ms of it when the response starts",
-        "cpu_ms": "of the client's CPU time {} ms",
-        "packets": "of packets sent {}",
+        "before_ms": "{} ms of them before the response starts",
+        "cpu_ms": "CPU time of the client: {} ms",
+        "packets": "packets sent: {}",
     }
     rows = [say.format(_range(group, name)) for name, say in why.items() if _some(group, name)]
     return f"{text} ({'; '.join(rows)})" if rows else text
@@ -330,12 +329,12 @@ def figures(study: str) -> tuple[Figure, ...]:
     return (
         Figure(
             name=f"{study}-both-clocks",
-            title=f"What the network takes, and what computing adds: {study}",
+            title=f"Time of network and of computation: {study}",
             notebook=NOTEBOOK,
-            caption="Medians of each condition by the virtual clock, which stands still while anything computes, and "
-            "what the wall clock has beyond them: what computing adds to the network's share.",
-            note="Full: by the virtual clock. Pale: wall minus virtual; lines: 95 % intervals of that, rounds of both "
-            "campaigns resampled apart.",
+            caption="Median of each condition in virtual time, in which computation takes no time, and the additional "
+            "time in real time, which is computation.",
+            note="Full: virtual time. Pale: real minus virtual time; lines: its 95 % intervals, rounds of both "
+            "campaigns resampled separately.",
             data=both_clocks_data,
             chart=both_clocks,
             table=both_clocks_table,
@@ -343,12 +342,12 @@ def figures(study: str) -> tuple[Figure, ...]:
         ),
         Figure(
             name=f"{study}-clock-differences",
-            title=f"Differences between conditions by both clocks: {study}",
+            title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="What a step from one condition to another adds within a round, by the wall clock and by the "
-            "virtual one. Where computing has no part in it they agree.",
-            note="Dots: medians by the wall clock, 95 % intervals. Upright ticks: by the virtual clock. Hollow: the "
-            "interval of wall minus virtual is more than 0.1 ms, the step of a browser's clock, away from 0.",
+            caption="Difference between two conditions within a round, in real and in virtual time. They are equal if "
+            "computation does not contribute.",
+            note="Dots: medians in real time, 95 % intervals. Upright ticks: virtual time. Hollow: the interval of "
+            "real minus virtual time is more than 0.1 ms (the resolution of a browser's clock) away from 0.",
             data=differences_data,
             chart=differences,
             table=differences_table,

@@ -22,7 +22,7 @@ from crosslayer.figures import cdf
 from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, AnyChart, framed
 
 _DECIMALS = 6
-"""Of what is drawn, in milliseconds, round-trips, parts of 1: finer than any clock that measured it."""
+"""Decimals of drawn values (ms, round-trips, parts of 1): finer than any clock that measured them."""
 MAX_ROWS = 5000
 """Rows that a chart may embed."""
 
@@ -48,7 +48,7 @@ class Figure:
     """File name without ending."""
     title: str
     paper_figure: str = ""
-    """What it corresponds to in the paper, e.g. `Fig. 5`; empty where the paper has nothing like it."""
+    """What it corresponds to in the paper, e.g. `Fig. 5`; empty if the paper has nothing like it."""
     notebook: str
     """Notebook that explains it."""
     caption: str
@@ -64,7 +64,7 @@ class Figure:
     verdict: Callable[[pl.DataFrame], str] | None = None
     """Answers the question that its study asks, in a sentence made from its rows."""
     lacks: Callable[[Any], str] | None = None
-    """Says what is missing of the study's data, from what `data` gets; empty where nothing is."""
+    """A sentence on missing data of the study, from the argument of `data`; empty if nothing is missing."""
     width: int = COLUMN_WIDTH
     whole: bool = False
     """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
@@ -85,9 +85,9 @@ class Drawing:
     caption: str
     """Caption with provenance."""
     table: pl.DataFrame | None
-    """Its numbers for a reader; None where the figure has no table."""
+    """Its numbers for a reader; None if the figure has no table."""
     verdict: str | None
-    """The answer to its study's question; None where it asks none."""
+    """The answer to its study's question; None if it asks none."""
     _spec: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -105,7 +105,7 @@ class Drawing:
         Raises
         ------
         FigureError
-            Where the renderer refuses the chart.
+            If the renderer refuses the chart.
         """
         return self._svg
 
@@ -170,7 +170,7 @@ def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
-    """How Vega-Lite is to read the columns from CSV; None where it would read other values.
+    """How Vega-Lite is to read the columns from CSV; None if it would read other values.
 
     An empty cell is an empty text, or with the parser `string` a missing one.
     """
@@ -204,7 +204,7 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
     Raises
     ------
     FigureError
-        Where the rows would be more than a chart may embed, or the data cannot be drawn, with the cause.
+        If the rows would be more than a chart may embed, or the data cannot be drawn, with the cause.
     """
     try:
         rows = _rounded(figure.data(source))
@@ -247,7 +247,7 @@ def _cannot(figure: Figure, error: Exception) -> FigureError:
 
 
 def _samples(rows: pl.DataFrame) -> str:
-    """How many observations the measured marks stand for."""
+    """Number of observations behind the measured marks."""
     if "n" not in rows.columns or "source" not in rows.columns:
         return ""
     counts = rows.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()
@@ -269,6 +269,6 @@ def _register_fonts() -> None:
 
 
 def _clips_from_0(svg: str) -> str:
-    """The renderer numbers clip paths on from figure to figure; the same figure is to be the same file."""
+    """Number clip paths from 0: the renderer continues its numbers, but an equal figure must give an equal file."""
     numbers: dict[str, int] = {}
     return re.sub(r"\bclip(\d+)\b", lambda match: f"clip{numbers.setdefault(match[1], len(numbers))}", svg)

@@ -11,7 +11,7 @@ from crosslayer.figures.figure import Figure
 from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import BLUE, COLUMN_WIDTH, AnyChart
 
-_AGAINST_ALL, _AA = "PLT against all hosts (%)", "A/A: load minus its repetition (%)"
+_AGAINST_ALL, _AA = "PLT minus that of all hosts (%)", "A/A: load minus its repetition (%)"
 
 
 def data(inputs: Inputs) -> pl.DataFrame:
@@ -52,11 +52,11 @@ HOSTS = Figure(
     name="hosts",
     title="The hosts of this campaign",
     notebook="cluster",
-    caption="How far the page loads of each host are from those of all hosts in the same condition, and the A/A "
-    "self-check of each host by itself: loads repeated in the same round, in percent of their median.",
+    caption="PLT of each host minus that of all hosts in the same condition, and the A/A self-check of each host: "
+    "loads repeated in the same round, in percent of their median.",
     note="Dots: medians; bars: 95 % intervals, rounds resampled.",
     data=data,
     chart=chart,
     table=lambda frame: frame.select("panel", "host", "n", "rounds", "median", "low", "high"),
 )
-"""Of a campaign that several machines measured; it belongs to no study."""
+"""The figure of a campaign that several machines measured; it belongs to no study."""

@@ -16,7 +16,7 @@ from crosslayer.published import Published
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Tables of one dataset, and the published values beside them. Equal to itself only: answers are kept by it."""
+    """Tables of one dataset, and the published values. Equal to itself only, because results are cached by it."""
 
     dns_exchanges: pl.LazyFrame
     tcp_rtts: pl.LazyFrame
@@ -97,11 +97,11 @@ class Inputs:
 
     @property
     def of_links(self) -> list[Inputs]:
-        """The same of each link: what is computed link by link fits in memory at any size."""
+        """Inputs of each link, for figures that must fit in memory at any size."""
         return [self.only(link) for link in self.links]
 
     def only(self, link: str) -> Inputs:
-        """The same of one link."""
+        """Inputs of one link."""
         tables = {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), pl.LazyFrame)}
         of_link: dict[str, Any] = {
             name: table.filter(pl.col("link") == link)

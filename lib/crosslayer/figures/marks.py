@@ -1,7 +1,7 @@
 """The grammar of the figures: dots with intervals, heat maps, trends, histograms, small multiples, reference lines.
 
-A figure says what stands on its axes and in its tooltips; how marks, legends and tooltips look is decided here. CDF
-curves, which have rows of their own, are in `crosslayer.figures.cdf`.
+A figure chooses its axes and tooltips; this module defines the style of marks, legends and tooltips. CDF curves, whose
+rows have another form, are in `crosslayer.figures.cdf`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OURS_ONLY = ("low:Q", "high:Q", "n:Q")
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """How the named series are drawn."""
+    """Styles of the named series."""
     return {name: STYLES[name] for name in names}
 
 
@@ -37,7 +37,7 @@ def encode_series(
     columns: int | None = None,
     legend: bool = True,
 ) -> Encodings:
-    """Tell series apart, with one legend above the plot.
+    """Encodings by which series are distinguished, with one legend above the plot.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def encode_series(
     styles
         Style of each, in the order of the legend.
     channels
-        What tells them apart; `offset` sets their dots beside each other within a row.
+        Channels in which they differ; `offset` separates their dots within a row.
     columns
-        Of the legend.
+        Number of columns of the legend.
     """
     order = list(styles)
     shown = _legend("dash" in channels, columns) if legend else None
@@ -90,7 +90,7 @@ def tooltip(
     value, of, digits
         Title, column and format of the value.
     counted
-        What `n` counts; empty where there is neither interval nor count.
+        What `n` counts; empty if there is neither interval nor count.
     more
         Further tooltips.
     """
@@ -164,7 +164,7 @@ def intervals(
     base
         The rows, which may lack the interval.
     x, y
-        Where a dot stands; the interval goes along x, or along y where it is `upright`.
+        Position of the dots; intervals are along x, or along y if `upright`.
     tooltip, encodings
         From `tips` and `by`.
     ends
@@ -190,7 +190,7 @@ def intervals(
 def published_points(
     base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings, *, size: int = 58, **style: Any
 ) -> alt.Chart:
-    """Published values beside ours; their tooltip is ours without interval and count."""
+    """Published values; their tooltip is that of our values without interval and count."""
     shown = [tip for tip in tooltip if tip["shorthand"] not in _OURS_ONLY]
     point: alt.Chart = rows_from(base, "published").mark_point(
         filled=False, size=size, strokeWidth=1.2, opacity=1, **style
@@ -261,7 +261,7 @@ def line_at(base: alt.Chart, *, dashed: bool = False, **position: float) -> alt.
 
 
 def diagonal(base: alt.Chart, low: float, high: float) -> alt.Chart:
-    """Where x and y are equal, dashed."""
+    """A dashed line where x and y are equal."""
     return line_at(base, dashed=True, x=low, y=low, x2=high, y2=high)
 
 

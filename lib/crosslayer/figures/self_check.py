@@ -19,7 +19,7 @@ _KEY = ("series", *metrics.CELL)
 
 
 def _loads(inputs: Inputs) -> metrics.Cells:
-    """The loads that are held against each other, link by link: more would not fit in memory at any size."""
+    """The loads that are compared with each other, link by link, so that campaigns of any size fit in memory."""
     others = inputs.page_loads.filter(~pl.col("link").is_in(inputs.links))
     loads = [*(one.page_loads for one in inputs.of_links), others]
     return metrics.Cells(map(metrics.loads_by_kind, loads))
@@ -34,8 +34,8 @@ def self_check_data(
     """Loads of a round that should be equal, in percent of their PLT.
 
     Columns kind (`pair`: one round; `cell`, `pooled`: medians, all cells of a series together where pooled), series,
-    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`). A study that has
-    the loads among its observations says so, and what it calls them (`metrics.self_checked`).
+    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
+    `metrics.self_checked` has the loads of a study that are checked.
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)
@@ -59,12 +59,12 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     """A row a kind of load: every round, and the median with the interval that decides."""
     width = COLUMN_WIDTH - 118
     if frame.is_empty():
-        return marks.empty_plot("this campaign does not check itself", width, 80)
+        return marks.empty_plot("this campaign has no self-check", width, 80)
     series = list(frame["series"].unique(maintain_order=True))
     margin = metrics.EQUAL_PERCENT
     reach = max(1.5 * margin, float(frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0))
     scale = alt.Scale(domain=[-reach, reach], nice=False)
-    x = alt.X("x:Q", title="PLT, one minus the other (%)", scale=scale, axis=alt.Axis(tickCount=7))
+    x = alt.X("x:Q", title="PLT difference (%)", scale=scale, axis=alt.Axis(tickCount=7))
     y = marks.rows("series", series, labelExpr="split(datum.label, ': ')")
     tooltip = marks.tooltip("kind", "series", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
     base = alt.Chart(width=width, height=44 * len(series))
@@ -89,10 +89,10 @@ def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def self_check_verdict(frame: pl.DataFrame) -> str:
-    """Does the procedure find nothing where there is nothing?"""
+    """A/A self-check: loads that should be equal, and the negative control."""
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
-        return "Not answered: this campaign does not check itself."
+        return "Not answered: this campaign has no self-check."
     sentences = []
     for one in pooled.iter_rows(named=True):
         if one["low"] is None:
@@ -114,7 +114,7 @@ def _plain(value: float) -> str:
 SELF_CHECK = partial(
     Figure,
     name="aa-self-check",
-    title="A/A self-check: loads that should not differ",
+    title="Self-check (A/A) and negative control",
     caption="Two loads of the same condition in the same round (A/A), and control loads whose ticket the "
     "server refuses, minus H3 1-RTT loads of the round. All are the same condition, so any difference "
     "is an error of the procedure.",

@@ -25,7 +25,7 @@ def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
 
 
 def holds(row: dict[str, float], value: float, tolerance: float) -> bool:
-    """The interval, or the estimate where there is none, lies within a tolerance of a value."""
+    """The interval, or the estimate if there is none, lies within a tolerance of a value."""
     low, high = (row["median"] if row[end] is None else row[end] for end in ("low", "high"))
     return value - tolerance <= low and high <= value + tolerance
 

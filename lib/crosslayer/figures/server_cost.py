@@ -65,10 +65,10 @@ def chart(frame: pl.DataFrame) -> AnyChart:
 
 FIGURE = Figure(
     name="server-cost",
-    title="What queries on a kept connection cost the server",
+    title="CPU time and memory of a server, by query rate",
     notebook="server_cost",
     caption="CPU time and peak memory of the server's process at a rising rate of queries, for each transport.",
-    note="Hollow: rates that this machine did not hold.",
+    note="Hollow: rates that this machine did not sustain.",
     data=rows,
     chart=chart,
     width=TEXT_WIDTH,

@@ -1,4 +1,4 @@
-"""How every figure looks: one table of series, names of links, sizes of a paper's column, the frame around a chart."""
+"""Style of all figures: one table of series, names of links, sizes of a paper's column, the frame around a chart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOLID, LONG, SHORT, WIDE, CHAIN, DOUBLE = [1, 0], [7, 2], [3, 1.5], [4, 4], [7, 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a series is drawn in every figure."""
+    """Style of a series in every figure."""
 
     color: str
     shape: str
@@ -71,7 +71,7 @@ _OTHER_PAGE = Style(PURPLE, "cross", WIDE)
 
 
 def page_styles(pages: Sequence[str]) -> dict[str, Style]:
-    """How pages look where each is a series; those beyond the usual ones look alike."""
+    """Styles of pages that are series; all pages beyond the usual ones share one."""
     return {page: _PAGES.get(page, _OTHER_PAGE) for page in pages}
 
 
@@ -100,7 +100,7 @@ def _profiles() -> dict[str, Profile]:
 
 
 def link_title(link: str) -> str:
-    """How a link is written in a figure: the title of its profile, or its name where no profile is known."""
+    """Title of a link in a figure: that of its profile, or its name if its profile is unknown."""
     profile = _profiles().get(link)
     return profile.title if profile else link
 

@@ -130,7 +130,7 @@ def _make_raw(undo: contextlib.ExitStack) -> None:
 
 
 def _whole_input() -> bytes | None:
-    """Standard input if all of it is there: the guest then has it from its start, at no time of the host's.
+    """Standard input if it is complete: the guest then has it from its start, independently of the host's time.
 
     None for pipes, sockets, terminals and large files, whose bytes are sent as they come.
     """

@@ -1,11 +1,11 @@
-"""From observations to numbers: frames in, frames out. No clock, no network, no file but one without a name here.
+"""From observations to numbers: functions from frames to frames, without clock, network and named files.
 
-`observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions` has CDF
-curves and quantiles, `gathering` groups out of frames of any size, `cells` all observations of a campaign, read once,
+`rows` selects valid rows, `combine` joins DNS exchanges and page loads to PLTs, `distributions` has CDF
+curves and quantiles, `grouping` groups of frames of any size, `cells` all observations of a campaign, read once,
 `intervals` medians with their uncertainty, `lines` what grows along a line, `paced` means and variances of paced
-queries, `self_check` loads that should be equal, `hosts` the machines beside each other, `resampling` the bootstrap
-behind them all, `links` the emulated link itself.
-Everything that need not be resampled is lazy, so that a campaign of any size streams.
+queries, `self_check` loads that should be equal, `hosts` differences between machines, `resampling` the bootstrap of
+all intervals, `links` the emulated link itself.
+Frames are lazy until they are resampled, so that campaigns of any size stream.
 """
 
 from crosslayer.metrics.cells import Cells, Numbers, Part

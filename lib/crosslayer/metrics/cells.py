@@ -49,14 +49,14 @@ class Part:
     """Columns campaign, round, host, link, page, the one of the condition, and those of the values."""
     condition: str = "series"
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
-    """Column of each series; `{}` in its name stands for the word of the condition."""
+    """Column of each series; `{}` in its name stands for the value of the condition."""
     spelled: Callable[[str], str] = str
-    """How the word is spelled there."""
+    """Value of the condition in that column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Where in the file an array lies."""
+    """Position of an array in the file."""
 
     start: int
     kind: np.dtype[Any]
@@ -113,7 +113,7 @@ class Cells:
         return cls(Part(frame) for frame in ([frames] if isinstance(frames, pl.LazyFrame) else frames))
 
     def only(self, links: Sequence[str], pages: Sequence[str]) -> Cells:
-        """The cells of some links and pages, and no round but theirs."""
+        """The cells of some links and pages, with their rounds only."""
         chosen = copy(self)
         chosen.cells = frozenset(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
         rounds = {span for cell, (_, span) in self._spans.items() if cell in chosen.cells}

@@ -1,7 +1,7 @@
-"""The same conditions by two clocks: what each says of a duration, and what lies between them.
+"""The same conditions in real and in virtual time: their durations, and the differences between them.
 
-By the virtual clock a duration is the network's and the timers'; what the wall's has beyond it is computing. Nothing
-here knows a study: a condition is the words that its rows are told apart by.
+A duration in virtual time is the part of network and timers; in real time computing is added. Nothing here knows a
+study: a condition is the set of key columns of its rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOAD_MEASURES = {"response_start_ms": START, "plt_ms": PLT}
 """Durations of page loads, by column; each page is a cell. All others do not depend on the page."""
 
 EXPLAINS = ("client's CPU time", "packets sent")
-"""Of DNS exchanges, beside their durations: what may be different by another clock."""
+"""Columns of DNS exchanges that can explain a difference between real and virtual time."""
 
 RESOLUTION_MS = 0.1
 """Steps of a browser's clock: what lies within one of them is no difference."""
@@ -35,7 +35,7 @@ _KEYS = ("measure", "transport", "h3", "kind", "condition")
 
 @dataclass(frozen=True, slots=True)
 class ComparedCondition:
-    """A duration, and the words by which its rows are told apart from others; empty where a word says nothing."""
+    """A duration, and the key values of its rows; an empty value does not distinguish them."""
 
     measure: str
     """`START`, `PLT`, `EXCHANGE`, `PACED`, or one of `EXPLAINS`."""
@@ -52,7 +52,7 @@ class ComparedCondition:
         return self.named("transport", "h3", "kind", "condition")
 
     def named(self, *keys: str) -> str:
-        """Those of its words that are asked for, each once."""
+        """The requested values of its fields, each once."""
         return " ".join(dict.fromkeys(str(getattr(self, word)) for word in keys if getattr(self, word)))
 
 
@@ -74,7 +74,7 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     Returns
     -------
     polars.DataFrame
-        campaign, round, link, page (empty where the duration does not depend on it), the words of `Condition`, value
+        campaign, round, link, page (empty if the duration does not depend on it), the words of `Condition`, value
         (ms; packets are counted).
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
@@ -140,7 +140,7 @@ def steps(of: Iterable[ComparedCondition]) -> list[Step]:
 
 
 def values(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
-    """The rows of a condition; `page` is empty where the duration does not depend on it."""
+    """The rows of a condition; `page` is empty if the duration does not depend on it."""
     keys = {name: getattr(condition, name) for name in _KEYS}
     return _per_cell(rows.filter(**keys), condition)
 
@@ -155,14 +155,13 @@ def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
 
 
 def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """What may be why a step adds another time by the wall clock than by the virtual one; from two `durations`.
+    """Possible reasons why a step adds another time in real than in virtual time; from two `durations`.
 
     Returns
     -------
     polars.DataFrame
-        link, page; of the PLT before_ms, how far apart the clocks are when the response starts; of an exchange cpu_ms,
-        CPU time of the client that the step adds by the wall clock, and packets, how many more it sends by the wall
-        clock than by the virtual one.
+        link, page; of the PLT before_ms, the difference at the start of the response; of an exchange cpu_ms, the CPU
+        time of the client that the step adds in real time, and packets, the number that it sends more in real time.
     """
 
     def of(measure: str) -> tuple[pl.DataFrame, pl.DataFrame]:

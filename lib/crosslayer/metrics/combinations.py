@@ -9,7 +9,7 @@ from crosslayer.metrics.rows import CELL, ROUND
 from crosslayer.vocabulary import Role
 
 BASELINE = "DoUDP + H3 1-RTT"
-"""What TNSM24 measures every increase against."""
+"""Combination over which TNSM24 gives all increases."""
 
 SHOWN = (("DoUDP", "1-rtt"), ("DoQ", "0-rtt"), ("DoQ", "1-rtt"), ("DoH", "1-rtt"))
 """DNS protocol and HTTP/3 handshake of each pair that TNSM24 shows, the baseline first."""

@@ -36,7 +36,7 @@ def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_PO
 
 
 def curve(values: NDArray[Any], points: int = MAX_POINTS) -> tuple[Reals, Reals]:
-    """Empirical CDF of observations as `curves` has it: `x` and `cdf`."""
+    """Empirical CDF of observations, with the columns `x` and `cdf` of `curves`."""
     ranks = _ranks(len(values), points)
     # Polars sorts twice as fast as numpy.
     return pl.Series(values).sort().gather(ranks - 1).cast(pl.Float64).to_numpy(), ranks / len(values)

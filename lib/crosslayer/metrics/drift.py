@@ -32,7 +32,7 @@ class Drift(StrEnum):
     DRIFTED = "drifted"
     """The whole interval lies outside, on one side."""
     UNDECIDED = "undecided"
-    """Neither: more rounds would tell."""
+    """Neither is shown; more rounds would decide."""
 
 
 def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.LazyFrame]) -> pl.DataFrame:

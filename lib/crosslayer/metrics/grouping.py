@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 Frames = pl.LazyFrame | Sequence[pl.LazyFrame]
-"""Observations; in parts, e.g. one of each link, only one part is in memory with the words that tell groups apart."""
+"""Observations, whole or in parts, e.g. one of each link; only one part is in memory with its key columns."""
 
 
 def gathered(
@@ -16,7 +16,7 @@ def gathered(
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
     """Each group's columns, groups in the order of their keys; rows without a value in the first column are left out.
 
-    Text of a column comes as a category, rounds in 32 bits. The order within a group is not told.
+    Text columns are categories, rounds have 32 bits. The order within a group is undefined.
     """
     kept: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
     wanted = list(dict.fromkeys((*by, *columns)))
@@ -33,7 +33,7 @@ def gathered(
 
 
 def schema_of(frames: Frames, by: Sequence[str]) -> dict[str, pl.DataType]:
-    """Types of the columns that groups are told apart by."""
+    """Types of the key columns of the groups."""
     first = frames if isinstance(frames, pl.LazyFrame) else next(iter(frames), pl.LazyFrame())
     kinds = first.collect_schema()
     return {name: kinds.get(name, pl.String()) for name in by}

@@ -1,4 +1,4 @@
-"""The machines of a campaign beside each other: do they measure the same?"""
+"""Comparison of the machines of a campaign: whether they measure the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 from crosslayer.metrics.intervals import medians
 
 AGREED_PERCENT = 0.5
-"""By the virtual clock hosts agree within this: times vary there by steps of 0.1 ms, in loads of 20 ms and more."""
+"""Tolerance between hosts in virtual time, percent: times have steps of 0.1 ms, in loads of 20 ms and more."""
 
 
 def spread(loads: pl.LazyFrame) -> pl.DataFrame:
@@ -26,13 +26,13 @@ def spread(loads: pl.LazyFrame) -> pl.DataFrame:
 
 
 def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT) -> list[str]:
-    """Hosts whose whole interval is further from 0 than that."""
+    """Hosts whose whole interval is outside the tolerance `AGREED_PERCENT`."""
     away = (pl.col("low") > within_percent) | (pl.col("high") < -within_percent)
     return spread.filter(away)["host"].to_list()
 
 
 def disagreement(loads: pl.LazyFrame) -> str:
-    """A sentence that names the hosts that do not agree by the virtual clock; empty where all do, or there is one."""
+    """A sentence that names the hosts that do not agree in virtual time; empty if all agree, or there is one only."""
     spreads = spread(loads)
     if spreads.height < 2 or not (away := disagreeing(spreads)):
         return ""

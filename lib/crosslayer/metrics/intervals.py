@@ -49,7 +49,7 @@ def medians(
 def median(
     values: Reals, rounds: Rounds, *, level: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[int, int, float, float | None, float | None]:
-    """Median of observations as `medians` has it: n, rounds, median, low, high."""
+    """Median of observations, with the columns of `medians`: n, rounds, median, low, high."""
     sample = rounds.sample(values)
     estimates = [sample.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)]
     return sample.size, rounds.count, sample.quantile(level), *_interval(estimates, rounds.count)
@@ -203,7 +203,7 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
 
 
 def _codes(labels: pl.Series) -> NDArray[np.int64]:
-    """Place of each word among those there are, one 0 where there is one word only."""
+    """Rank of each value among all values; all 0 if there is only one."""
     if labels.n_unique() == 1:
         return np.zeros(1, np.int64)
     return labels.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1

@@ -1,7 +1,7 @@
 """A straight line through medians, with the uncertainty of its slope.
 
-Where a duration is made of round-trips and of bytes at a rate, its median grows along a line, and the slope says of
-how many. Rounds are resampled: in each resample the medians are taken anew and the line is drawn through them.
+If a duration consists of round-trips and of bytes at a rate, its median grows along a line, whose slope is their
+number. Rounds are resampled; each resample has its own medians and its own line through them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def line(
     Returns
     -------
     tuple of Estimate, or None
-        Slope (unit of y over unit of x) and intercept (unit of y). None where fewer than two abscissas differ.
+        Slope (unit of y over unit of x) and intercept (unit of y). None if fewer than two abscissas differ.
     """
     rows = (
         frame.filter(pl.col(x).is_not_null(), pl.col(y).is_not_null())

@@ -34,7 +34,7 @@ def without_loss(rows: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """Times as multiples of the link's nominal RTT: beside each column `X_ms` a column `X_rtt`.
+    """Add times as multiples of the link's nominal RTT: for each column `X_ms` a column `X_rtt`.
 
     Rows of links without an RTT are left out. `rtts` is that of `nominal_rtts`.
     """

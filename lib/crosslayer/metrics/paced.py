@@ -19,12 +19,12 @@ STATISTICS = ("mean", "variance")
 
 
 def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
-    """Rows of `paced_queries` that count as what they were meant to be.
+    """Rows of `paced_queries` whose evidence confirms their condition.
 
-    `kept`: the connection was to be kept, and where it was lost its new one counts too, as it does in the paper;
-    `new`: the query paid for one; `0-rtt`: the server took it as early data. `net_ms` is the response time without what
-    BIND takes, `between_ms` that part of it which passes between the proxies, as in section 4.3 of Batenburg 2022: from
-    the stub, a wait for a connection included. A dnsproxy tells no times: there it is all of the response.
+    `kept`: on a kept connection; if it was lost, its successor counts too, as in the paper. `new`: with a new
+    connection. `0-rtt`: the server accepted it as early data. `net_ms` is the response time without the processing of
+    BIND, `between_ms` the part of it between the proxies (Batenburg 2022, section 4.3), which includes a wait for a
+    connection. dnsproxy reports no times, so there it is the whole response time.
     """
     proof = {
         "kept": pl.lit(True),

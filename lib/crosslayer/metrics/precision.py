@@ -1,4 +1,4 @@
-"""How many rounds a campaign needs, from the variance of a pilot."""
+"""Number of rounds that a campaign needs, from the variance of a pilot."""
 
 from __future__ import annotations
 

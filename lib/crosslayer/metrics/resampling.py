@@ -33,16 +33,18 @@ RESAMPLES = 1000
 LEVEL = 0.95
 
 MOST_BLOCKS = 2_000
-"""Of more rounds, so many blocks of neighbouring ones are drawn, each whole, as Carlstein (1986) has it: an interval's
-width is then known to 1.6 %, better than from the resamples, and no campaign is too large."""
+"""Maximum number of blocks: above it, whole blocks of neighbouring rounds are drawn (Carlstein 1986).
+
+The width of an interval is then known to 1.6 %, better than from the resamples, and no campaign is too large.
+"""
 
 _CELLS_IN_MEMORY = 4_000_000
 _CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
 _OF_PILOT = 65_536
-"""Observations that tell about where a quantile of a larger sample is."""
+"""Observations that show roughly where a quantile of a larger sample is."""
 _PARTS = 32
-"""In which those around a quantile are counted before one part is looked through."""
+"""Number of parts in which the values around a quantile are counted, before one part is searched."""
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.float64]
@@ -63,7 +65,7 @@ def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Cluster
     """How often each round is drawn, some resamples at a time, shape (resamples, rounds); none for too few rounds.
 
     As many rounds are drawn, with replacement, as there are. `hosts` is the number of the host of each round, shape
-    (rounds,); None where there is one.
+    (rounds,); None if there is one.
     """
     if rounds < MIN_ROUNDS:
         return
@@ -94,7 +96,7 @@ def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Cou
 
 
 def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> Iterator[Counts]:
-    """As many hosts as there are, with replacement; then as many rounds as there are, among all of the drawn hosts."""
+    """Draw hosts with replacement, then rounds of the drawn hosts; the numbers of hosts and rounds stay the same."""
     draw = np.random.default_rng(seed)
     rounds, number = len(hosts), int(hosts.max()) + 1
     of_host = [np.flatnonzero(hosts == host) for host in range(number)]
@@ -120,7 +122,7 @@ def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, fl
 
 @cache
 def reach(rounds: int, level: float = LEVEL) -> float:
-    """How many of the bootstrap's standard errors an interval of so many rounds reaches to each side; 1.96 of many."""
+    """Half-width of an interval in standard errors of the bootstrap, by the number of rounds; 1.96 for many."""
     n, z = rounds - 1, NormalDist().inv_cdf((1 + level) / 2)
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
     t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
@@ -226,7 +228,7 @@ class Sample:
 
     @cached_property
     def _pilot(self) -> Reals:
-        """So many of the observations, ascending, that they tell about where all are."""
+        """A sample of the observations, ascending, that shows roughly where all are."""
         if self.size <= _OF_PILOT:
             return np.sort(self.values)
         return np.sort(self.values[np.random.default_rng(0).integers(0, self.size, _OF_PILOT)])
@@ -264,7 +266,7 @@ class Rounds:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of rounds."""
         return len(self.blocks)
 
     def sample(self, values: Reals, chosen: Any = slice(None)) -> Sample:
@@ -272,7 +274,7 @@ class Rounds:
         return Sample(values[chosen], self.numbers[chosen], self.blocks)
 
     def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
-        """How often each block is drawn, as `drawn` says."""
+        """Number of times that each block is drawn, see `drawn`."""
         return drawn(len(self.hosts), resamples, seed, self.hosts)
 
 
@@ -296,7 +298,7 @@ class Estimate:
     rounds: int
     """Rounds of the sample that has fewest."""
     draws: Reals | None = None
-    """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
+    """Shape (resamples,); None if there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
     ends: tuple[float, float] | None = None
     """The interval of a statistic the bootstrap cannot do, where there is one; not of what is derived from it."""
     needed: int = MIN_ROUNDS
@@ -309,7 +311,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval, None where there is none."""
+        """95 % interval, None if there is none."""
         if self.ends is not None or self.draws is None:
             return self.ends
         return interval(self.draws, self.rounds)

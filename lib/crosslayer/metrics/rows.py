@@ -1,4 +1,4 @@
-"""Which rows of a dataset are analysed, and which failed."""
+"""Rows of a dataset that are analysed, and rows that failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER = ROUND[:3]
 _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())
 
 _LOADS = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
-"""How loads are called beside exchanges."""
+"""Name of loads in tables that also have exchanges."""
 
 
 def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
@@ -42,9 +42,9 @@ def page_loads(
 ) -> pl.LazyFrame:
     """Successful rows of `page_loads`, of one condition and role or of all (None), with the browser's connect time.
 
-    `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only where
-    the server says that the request came as early data; in an imported campaign, which has no word of the server on
-    anything, where 0-RTT was asked for.
+    `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only if
+    the server log confirms that its request was early data; in an imported campaign, without server log, if it
+    was requested as 0-RTT.
     """
     asked = {"condition": condition, "role": role}
     wanted = {name: value for name, value in asked.items() if value is not None}
@@ -54,7 +54,7 @@ def page_loads(
 
 
 def resolved_loads(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful rows of `resolved_loads`, same columns: the server says that they were what they were meant to be."""
+    """Successful rows of `resolved_loads`, same columns; the server log confirms their conditions."""
     return table.filter(pl.col("error").is_null())
 
 

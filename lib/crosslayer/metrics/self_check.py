@@ -134,7 +134,7 @@ def equivalence(
     by: Sequence[str],
     margin: float = EQUAL_PERCENT,
 ) -> pl.DataFrame:
-    """Whether the median of the differences of each group is none, by two one-sided tests.
+    """Whether the median of the differences of each group is 0, by two one-sided tests (TOST).
 
     Parameters
     ----------

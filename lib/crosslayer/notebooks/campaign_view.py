@@ -37,16 +37,16 @@ def open_campaign(
     Parameters
     ----------
     campaign
-        Dataset folder. Empty to measure `study`; where this machine cannot, the committed campaign is opened and the
-        notice says so.
+        Dataset folder. Empty to measure `study`; if this machine cannot, the committed campaign is opened, with a
+        notice.
     study
-        The study that it must be of; any where this is empty.
+        The study that it must be of; any if this is empty.
     size
         Size of the campaign to measure: smoke, quick or paper.
     figures
-        Where figures are saved that are shown, in a folder of their study, e.g. `figures`; None saves none.
+        Folder for the figures that are shown, e.g. `figures`; they go to the folder of their study. None saves none.
     notice
-        Shown on top where it is not empty.
+        Text to show on top; empty for none.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def open_campaign(
     NotebookError
         For an unknown parameter of the notebook, a dataset of another study, or where measuring failed.
     DatasetError
-        Where the dataset cannot be analysed.
+        If the dataset cannot be analysed.
     """
     session.begin()
     if campaign:
@@ -149,7 +149,7 @@ class CampaignView:
 
     @property
     def campaign(self) -> Campaign:
-        """What `campaign.json` says: plan, host, versions."""
+        """Content of `campaign.json`: plan, host, versions."""
         return self.dataset.campaign
 
     @cached_property
@@ -158,7 +158,7 @@ class CampaignView:
         return tuple(self._figures)
 
     def figure(self, name: str) -> FigureView:
-        """A figure by its name or the beginning of it, drawn, and saved where `open` was told a folder.
+        """A figure by its name or the beginning of it, drawn, and saved if `open` received a folder.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class CampaignView:
         return FigureView(figure, self.dataset, drawing)
 
     def table(self, name: str) -> AnswerText:
-        """A figure's numbers: ours, their 95 % interval, and the published ones beside them; as a frame in `.rows`."""
+        """Numbers of a figure: measured values, their 95 % intervals and published values; `.rows` is the frame."""
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)
@@ -194,9 +194,7 @@ class CampaignView:
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
         virtual = self._drawer.verdict_virtual(figure.figure)
-        return AnswerText(
-            f"**Verdict.** {figure.verdict}" + (f"\n\n**By the virtual clock.** {virtual}" if virtual else "")
-        )
+        return AnswerText(f"**Verdict.** {figure.verdict}" + (f"\n\n**In virtual time.** {virtual}" if virtual else ""))
 
     def claims(self) -> AnswerText:
         """What became of the published results: those that this dataset measures, and how many of each verdict."""

@@ -50,7 +50,7 @@ def measure(
     Raises
     ------
     CrosslayerError
-        Where no worker can measure, or measuring broke; finished rounds are safe.
+        If no worker can measure, or measuring broke; finished rounds are safe.
     """
     session.begin()
     study = STUDIES[plan.study]

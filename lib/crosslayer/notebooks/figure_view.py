@@ -1,4 +1,4 @@
-"""How a notebook shows things: a figure with its caption, a table, a sentence."""
+"""Display in notebooks: a figure with its caption, a table, a sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FigureView:
 
     @property
     def error(self) -> str:
-        """Why it cannot be drawn; empty where it can. Asked for anything else, such a figure raises the error."""
+        """Why it cannot be drawn; empty if it can. Asked for anything else, such a figure raises the error."""
         return str(self._drawing) if isinstance(self._drawing, FigureError) else ""
 
     @property
@@ -43,7 +43,7 @@ class FigureView:
 
     @property
     def table(self) -> pl.DataFrame | None:
-        """Its numbers for a reader; None where the figure has no table."""
+        """Its numbers for a reader; None if the figure has no table."""
         return self._drawn.table
 
     @property
@@ -58,7 +58,7 @@ class FigureView:
 
     @property
     def verdict(self) -> str | None:
-        """The answer to its study's question; None where it asks none."""
+        """The answer to its study's question; None if it asks none."""
         return self._drawn.verdict
 
     def save(self, folder: str | Path) -> dict[str, Path]:
@@ -112,7 +112,7 @@ def top(dataset: Dataset, notice: str) -> str:
 
 
 def table(rows: pl.DataFrame) -> AnswerText:
-    """A Markdown table; numbers with four significant digits, `–` where there is none."""
+    """A Markdown table; numbers with four significant digits, `–` if there is none."""
 
     def cell(value: Any) -> str:
         if value is None:

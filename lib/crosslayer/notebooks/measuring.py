@@ -27,7 +27,7 @@ _STOP_TIMEOUT_S = 15.0
 
 
 def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]:
-    """Measure a campaign, or take the committed one where this machine cannot.
+    """Measure a campaign, or take the committed one if this machine cannot measure.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]
     Raises
     ------
     NotebookError
-        Where measuring broke: a campaign that broke is never replaced by another.
+        If measuring failed: a failed campaign is never replaced by another.
     """
     folder, why_not = measure(study, size, root)
     if folder is not None:
@@ -61,7 +61,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
     Raises
     ------
     NotebookError
-        Where measuring failed; finished rounds are stored, and running again resumes.
+        If measuring failed; finished rounds are stored, and running again resumes.
     """
     if sys.platform != "linux":
         return None, "Measuring needs Linux."

@@ -1,4 +1,4 @@
-"""Where notebooks read and write: relative paths are from the checkout."""
+"""Paths in notebooks: relative ones are from the checkout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def find_root() -> Path:
     Raises
     ------
     NotebookError
-        Where neither is a checkout.
+        If neither is a checkout.
     """
     if root := _checkout():
         return root

@@ -102,12 +102,12 @@ class Run:
     def measure(self) -> AnswerText:
         """Measure a campaign of this size, unless a dataset was given, and say what is analysed.
 
-        Where this machine cannot measure, the committed campaign is analysed instead, and every page says so.
+        If this machine cannot measure, the committed campaign is analysed instead, and every page says so.
 
         Raises
         ------
         NotebookError
-            Where measuring failed; finished rounds are stored, and running again resumes.
+            If measuring failed; finished rounds are stored, and running again resumes.
         """
         if self.campaign is None and DEFAULT in self.studies:
             self.campaign, self.notice = measured_or_committed(DEFAULT, self.size, self.root)

@@ -21,7 +21,7 @@ from crosslayer.figures.figure import vegalite_version
 from crosslayer.notebooks.errors import NotebookError
 
 _INJECTED = "# Parameters\n"
-"""How the cell begins that papermill writes."""
+"""First line of the cell that papermill writes."""
 
 
 def begin() -> None:
@@ -91,7 +91,7 @@ def _quiet_errors(shell: Any) -> None:
 
 
 def show_chart(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A chart of one's own as figures are shown: with tooltips in JupyterLab, elsewhere as a picture.
+    """Show a user's own chart like a figure: with tooltips in JupyterLab, elsewhere as a picture.
 
     Altair's own ways want a network, or a newer Vega-Lite than JupyterLab has inside.
     """

@@ -32,7 +32,7 @@ class Frame:
     """Timestamp of the kernel, nanoseconds since the Unix epoch."""
     interface: str
     sent: bool | None
-    """Sent by this end (True) or received (False); None where the file does not say."""
+    """Sent by this end (True) or received (False); None if the file does not say."""
     data: bytes
     """The captured part of the frame."""
     bytes: int

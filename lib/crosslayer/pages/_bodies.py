@@ -36,7 +36,7 @@ _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
 def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
-    """Give every fetch its body, and its final weight and content type; says where the code comes from."""
+    """Give every fetch its body, final weight and content type; returns the origin of the code."""
     reason = "synthesised, as asked" if synthesise else _keep_code(page, load)
     if reason:
         hosts = {fetch.host for fetch in page.fetches if fetch.kind == "document"}
@@ -57,7 +57,7 @@ def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
 
 
 def _keep_code(page: Fetches, load: ColdLoad) -> str:
-    """Give documents, style sheets and scripts their recorded bodies; says why not, where that cannot be."""
+    """Give documents, style sheets and scripts their recorded bodies; returns the reason if that fails."""
     targets = {str(fetch.resource.url): fetch for fetch in page.fetches}
     targets |= {url: targets[end] for url, end in load.redirected.items()}
     references = References(targets, load.absent - load.redirected.keys(), set())
@@ -94,7 +94,7 @@ def _keep_code(page: Fetches, load: ColdLoad) -> str:
 
 
 def _content_type(fetch: Fetch) -> str:
-    """Of recorded code; of XHTML that is not well-formed, that of HTML, since a browser would show an error."""
+    """Content type of recorded code; HTML for XHTML that is not well-formed, for which a browser shows an error."""
     entry = fetch.resource.entry
     if "xhtml" in entry.mime:
         try:
@@ -256,7 +256,7 @@ def _noise(fetch: Fetch, letters: int) -> bytes:
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to a limit that fits, where all below it fit too; 0 where none does."""
+    """The largest number up to a limit that fits, where all below it fit too; 0 if none does."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -37,7 +37,7 @@ class BuiltResource:
     content_type: str
     """Value of the `content-type` field."""
     content_encoding: str
-    """Value of the `content-encoding` field; empty where there is none."""
+    """Value of the `content-encoding` field; empty if there is none."""
     wire_bytes: int
     """Length of the body, in bytes."""
 
@@ -176,7 +176,7 @@ def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
 
 
 def _source_digest(page: PageSpec) -> str:
-    """SHA-256 over the page's folder and the code of this room."""
+    """SHA-256 over the page's folder and the code of this package."""
     files = [page.folder / SPEC_FILE, *(page.folder / r.source for r in page.resources)]
     files += sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256()
@@ -187,7 +187,7 @@ def _source_digest(page: PageSpec) -> str:
 
 
 def _digest_in(manifest: Path) -> str:
-    """Digest a manifest was built from; empty where there is no manifest of ours."""
+    """Digest a manifest was built from; empty if there is no manifest of ours."""
     try:
         value = json.loads(manifest.read_text(encoding="utf-8"))[_DIGEST]
     except (OSError, ValueError, KeyError, TypeError):

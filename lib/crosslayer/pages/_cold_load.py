@@ -58,7 +58,7 @@ class ColdLoad:
     resources: tuple[Resource, ...]
     """In the order of their requests; the document first."""
     load_ms: float | None
-    """The load event, since the Unix epoch; None where the recording does not say."""
+    """The load event, since the Unix epoch; None if the recording does not say."""
     left_out: Counter[str]
     """Requests that the copy does not make, by reason."""
     redirected: Mapping[str, str]
@@ -243,7 +243,7 @@ def _outside_load(document: Entry, entries: list[Entry]) -> set[str]:
 
 
 def _load_event(navigation: _Navigation, document: Entry) -> float | None:
-    """Since the Unix epoch; None where the recording does not say, or says a time before the document."""
+    """Load event, ms since the Unix epoch; None if the recording has none, or one before the document."""
     if navigation.page.load_ms is None:
         return None
     load_ms = navigation.started_ms + navigation.page.load_ms
@@ -251,7 +251,7 @@ def _load_event(navigation: _Navigation, document: Entry) -> float | None:
 
 
 def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
-    """Why the copy does not request it; empty where it does."""
+    """Why the copy does not request it; empty if it does."""
     if url is None:
         return "without a valid URL"
     if url.scheme not in ("http", "https"):
@@ -292,7 +292,7 @@ def _titles(documents: list[tuple[_Navigation, Entry]]) -> list[str]:
 
 
 def _without_document(recording: Recording, where: str) -> PageError:
-    """Says what a recording has instead of a document."""
+    """A sentence on what a recording has instead of a document."""
     reasons = Counter(recording.unreadable)
     for entry in recording.entries:
         why = _unfit(entry, parse(entry.url), None)

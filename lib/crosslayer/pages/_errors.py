@@ -1,4 +1,4 @@
-"""The one exception of this room."""
+"""The exception of this package."""
 
 from __future__ import annotations
 

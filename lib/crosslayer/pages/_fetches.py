@@ -35,11 +35,11 @@ class Fetch:
     """Host name in the copy."""
     path: str
     wire_bytes: int
-    """Of the body on the wire; an empty one becomes a byte."""
+    """Bytes of the body on the wire; an empty body becomes one byte."""
     encoding: str
     """`gzip` where it is compressed, by whatever; else `identity`."""
     recorded_bytes: int
-    """Of the body on the wire, as the recording says; 0 where it was empty or is not known."""
+    """Recorded size of the body on the wire; 0 if it was empty or is unknown."""
     initiator: Fetch | None = None
     children: list[Fetch] = field(default_factory=list)
     body: bytes = b""
@@ -139,7 +139,7 @@ def _host_names(load: ColdLoad, notes: list[str]) -> dict[str, str]:
 
 
 def _path(url: Url, taken: set[tuple[str, str]], host: str) -> str:
-    """The URL's path where no other resource of the host has it, else with a number; without the query."""
+    """The URL's path without the query; with a number if another resource of the host has the same."""
     base = url.path
     if len(base) > _PATH_MOST:
         base = re.sub(r"%.?$", "", base[:_PATH_MOST])
@@ -180,7 +180,7 @@ def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
 
 
 def _weight(resource: Resource) -> tuple[int, str]:
-    """Bytes of a body on the wire and its encoding, as well as the recording knows them.
+    """Best estimate of the bytes of a body on the wire, and its encoding.
 
     Browsers report header and body together for HTTP/2 and later: Chromium as the transfer size, Firefox as the body
     size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. What came from a cache has

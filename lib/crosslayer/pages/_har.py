@@ -17,8 +17,7 @@ from crosslayer.pages._recording import Recording, read_recording
 from crosslayer.pages._spec import HOSTS_MOST, SPEC_FILE
 
 RECORDED = "recorded.json"
-"""File of the page's folder that says when the recorded page asked for what; times in ms after its first request, null
-where the recording has none."""
+"""File in the page's folder with the time of each recorded request, ms after the first one; null if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +25,11 @@ class FromHar:
     """What became of a recording."""
 
     folder: Path
-    """Of the page."""
+    """Folder of the page."""
     resources: int
     hosts: int
     wire_bytes: int
-    """Of all bodies."""
+    """Bytes of all bodies on the wire."""
     code: str
     """Origin of its documents, style sheets and scripts: recorded, or why synthesised."""
     synthesised: bool
@@ -99,10 +98,10 @@ def page_of(
     timed: bool = True,
     left_out: Mapping[str, int] | None = None,
 ) -> FromHar:
-    """As `from_har`, of a recording.
+    """Make a page from a recording, see `from_har`.
 
-    `source` is what it was made from, and `left_out` what was left out by then; unless `timed`, its times tell the
-    order alone.
+    `source` names the origin, and `left_out` has the requests that are already left out. Unless `timed`, the times of
+    the recording have no meaning except their order.
     """
     if folder.exists():
         raise PageError("exists already", where=str(folder), next_step="Name a new folder.")
@@ -179,7 +178,7 @@ def _toml(fetches: list[Fetch], source: Path) -> str:
 
 
 def _recorded(fetches: list[Fetch], load: ColdLoad, timed: bool) -> str:
-    """Of a body that cannot have its recorded weight, `from_har` reports that; the weight here is that of the page."""
+    """Weight of a body in the page; `from_har` reports bodies that cannot have their recorded weight."""
     begin = fetches[0].resource.entry.started_ms
     requests = [
         {

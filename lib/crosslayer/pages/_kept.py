@@ -80,7 +80,7 @@ def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
 
 
 def _plain(content: bytes, warc: Path) -> bytes:
-    """An archive without gzip: one member a record, as the standard has it, or one for all."""
+    """Content of an archive without gzip: one gzip member for each record, as in the standard, or one for all."""
     plain = []
     while content[:2] == b"\x1f\x8b":
         decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)

@@ -31,10 +31,10 @@ _EXPORT_AGAIN = "Export the recording again as HAR."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _MOST_BYTES = 1 << 30
-"""Of a recording that is compressed: more than any browser exports."""
+"""Maximum size of a decompressed recording, more than any browser exports."""
 _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
-"""Returns a file of a recording by its name; None where there is none."""
+"""Returns a file of a recording by its name; None if there is none."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
 """A body that lacks more than this of its stated size was cut by the recorder."""
 _HEADER_MOST = 1000
@@ -57,9 +57,9 @@ class Entry:
     method: str
     url: str
     status: int
-    """0 where there was no response."""
+    """0 if there was no response."""
     mime: str
-    """In lower case, without parameters; empty where it is not known."""
+    """In lower case, without parameters; empty if it is not known."""
     content_type: str
     """With its parameters, as recorded."""
     charset: str
@@ -69,23 +69,23 @@ class Entry:
     received: Mapping[str, str]
     """Fields of the response, names in lower case."""
     body: bytes | None
-    """Decoded, in the bytes of its charset; None where the recording has none that is whole."""
+    """Decoded, in the bytes of its charset; None if the recording has none that is whole."""
     cut: bool
     """The recorder cut the body."""
     plain_bytes: int
-    """Of the decoded body; 0 where it is not known."""
+    """Bytes of the decoded body; 0 if unknown."""
     body_bytes: int | None
-    """Of the body on the wire (`bodySize`); None where it is not known."""
+    """Bytes of the body on the wire (`bodySize`); None if unknown."""
     transfer_bytes: int | None
-    """Of header and body on the wire (`_transferSize`); None where it is not known."""
+    """Bytes of header and body on the wire (`_transferSize`); None if unknown."""
     cached: bool
     """Answered from a cache, or confirmed by 304: what is recorded did not come over the network."""
     initiator: str
-    """URL of the resource that caused the request; empty where the recording does not say."""
+    """URL of the resource that caused the request; empty if the recording does not say."""
     resource_type: str
-    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty where the recording does not say."""
+    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty if the recording does not say."""
     page: str
-    """Identifier of its page; empty where the recording does not say."""
+    """Identifier of its page; empty if the recording does not say."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class RecordedPage:
     identifier: str
     started_ms: float | None
     load_ms: float | None
-    """The load event, after the start; None where the recording does not say."""
+    """The load event, after the start; None if the recording does not say."""
     title: str = ""
     """Chromium writes the URL of the document."""
 
@@ -277,7 +277,7 @@ def _entry(
 def _body(
     content: dict[str, Any], content_type: str, mime: str, size: int, attached: _Attached
 ) -> tuple[bytes | None, str, bool]:
-    """Of a body: its bytes, None where there are none that can be read; its charset; whether it was cut."""
+    """Bytes of a body (None if they cannot be read), its charset, and whether it is cut off."""
     text = content.get("text")
     if text is None and (body := attached(_text(content.get("_file")))) is not None:
         return body, _charset(content_type, body[:1024].decode("latin-1"), mime), False
@@ -321,7 +321,7 @@ def _encoded(text: str, charset: str, size: int) -> bytes:
 
 
 def _initiator(value: Any) -> str:
-    """URL of an initiator: Chromium's object with a call stack, WebPageTest's plain URL; empty where there is none."""
+    """URL of an initiator: Chromium's object with a call stack, WebPageTest's plain URL; empty if there is none."""
     if isinstance(value, str):
         return value
     value = _object(value)
@@ -361,7 +361,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _time(value: Any, zone: tzinfo) -> float | None:
-    """Of a time in ISO 8601: ms since the Unix epoch."""
+    """Milliseconds since the Unix epoch of a time in ISO 8601."""
     moment = _moment(value)
     if moment is None:
         return None

@@ -26,7 +26,7 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _CANDIDATE = re.compile(rf"(?:(?<=^)|(?<=[\s,])){_WORD}(?=[\s,]|$)")
-"""Of a `srcset`: a URL, or the descriptor after it."""
+"""A URL of a `srcset`, or the descriptor after it."""
 _TAG = re.compile(
     r"""<(?:script|link|img|iframe|frame|source|embed|input|track)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE
 )
@@ -59,7 +59,7 @@ class References:
     """The references of a copied page: where each URL of the recording is in the copy."""
 
     targets: Mapping[str, Fetch]
-    """By URL of the recording, redirections included."""
+    """Resources by URL of the recording, also by redirected URLs."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     changed: set[int]
@@ -120,7 +120,7 @@ class References:
     def _new(
         self, reference: str, bases: list[tuple[Url, Url]], host: str | None, fetch: Fetch, *, named: bool
     ) -> str | None:
-        """A reference in the copy; None where it stays."""
+        """A reference in the copy; None if it stays."""
         text = html.unescape(_decoded(reference, fetch)).strip()
         if not text or text.startswith(("#", "data:")) or not (named or _LIKE_A_FILE.search(text)):
             return None
@@ -218,7 +218,7 @@ def _value(attribute: re.Match[str]) -> str:
 
 
 def base_of(text: str) -> str:
-    """What a document's `<base>` names; empty where it has none."""
+    """What a document's `<base>` names; empty if it has none."""
     base = _BASE.search(text)
     return html.unescape(next(filter(None, base.groups()[1:]), "")) if base else ""
 

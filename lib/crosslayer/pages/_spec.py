@@ -34,7 +34,7 @@ CONTENT_TYPES = {
 }
 """Content type by suffix of the source (before `.gz`); other types are stated with `content_type`."""
 _COMPRESSED = ("image/png", "image/jpeg", "image/webp", "font/woff2")
-"""Types sent as they are, unless `encoding` says otherwise."""
+"""Types whose content is compressed already; they are sent unchanged unless `encoding` is set."""
 
 HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _README = "sites/README.md explains every key."
@@ -66,7 +66,7 @@ class ResourceSpec:
     plain_bytes: Bytes | None = None
     """Exact length before compression, in bytes, where it is prescribed."""
     sha256: str = ""
-    """SHA-256 the source must have (vendored code), as lower-case hex; empty where none is prescribed."""
+    """SHA-256 the source must have (vendored code), as lower-case hex; empty if none is prescribed."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"/[!-~]*", self.path) or "#" in self.path:
@@ -165,17 +165,17 @@ class _PageFile:
 
 
 def find_spec_dir() -> Path:
-    """Folder of the page specifications; `resources.ResourceError` where there is none."""
+    """Folder of the page specifications; `resources.ResourceError` if there is none."""
     return resources.locate("sites").path
 
 
 def own_pages(path: Path) -> tuple[Path, ...]:
-    """Folders of the pages that a folder of one's own is or holds.
+    """Folders of the pages in the user's folder, which may be a page itself.
 
     Raises
     ------
     PageError
-        Where there is no page.
+        If there is no page.
     """
     folders = (
         (path,) if (path / SPEC_FILE).is_file() else tuple(file.parent for file in sorted(path.glob(f"*/{SPEC_FILE}")))

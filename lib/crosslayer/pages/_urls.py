@@ -30,12 +30,12 @@ class Url:
 
     scheme: str
     host: str
-    """In lower case; an IPv6 address without brackets; empty where the URL has none."""
+    """In lower case; an IPv6 address without brackets; empty if the URL has none."""
     port: int | None
     """None for the default port of the scheme."""
     path: str
     query: str
-    """As in the URL."""
+    """Query of the URL."""
 
     def __str__(self) -> str:
         return f"{self.address}?{self.query}" if self.query else self.address
@@ -48,7 +48,7 @@ class Url:
 
 
 def parse(text: str, base: Url | None = None) -> Url | None:
-    """The normal form of a URL, or of a reference relative to `base`; None where it is neither."""
+    """The normal form of a URL, or of a reference relative to `base`; None if it is neither."""
     try:
         text = re.sub(r"[\t\n\r]", "", text).strip()
         if base is not None or _OF_THE_WEB.match(text):
@@ -76,7 +76,7 @@ def normal_path(path: str) -> str:
 
 
 def normal_url(text: str) -> str:
-    """The normal form of a URL; the text itself where it is none."""
+    """The normal form of a URL; a text that is no URL is returned unchanged."""
     url = parse(text)
     return text if url is None else str(url)
 

@@ -27,7 +27,7 @@ def fitted(content: bytes, wire_bytes: int, *, where: str) -> bytes:
     Raises
     ------
     PageError
-        Where that takes more padding than may be, or the content is too large; says which sizes would do.
+        If that takes more padding than may be, or the content is too large; says which sizes would do.
     """
     body = gzip_compress(content)
     padding = wire_bytes - len(body)

@@ -71,7 +71,7 @@ class Report:
 
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
-    """Every published result held against a dataset; columns as `crosslayer.claims.check` gives them."""
+    """Compare every published result with a dataset; columns of `crosslayer.claims.check`."""
     owners = {claim: study.name for study in STUDIES.values() if study.claims for claim in study.claims.checks}
     elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners.items()}
     own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None
@@ -93,14 +93,14 @@ def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] =
     folder
         E.g. `figures`; the figures go to a folder of their study in it.
     others
-        Other campaigns of the study; with one by the other clock, what both clocks say is drawn too.
+        Other campaigns of the study; with one in virtual time, the comparison of the clocks is drawn too.
     processes
         How many may draw at the same time; more than one only from a program whose main module may be imported again.
 
     Raises
     ------
     ReportError
-        Where the folder cannot be written, or there is nothing to show.
+        If the folder cannot be written, or there is nothing to show.
     """
     check_folder(dataset, folder)
     failed = draw_all(dataset, others, folder, processes)
@@ -111,8 +111,8 @@ def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] =
 def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and join them on the page.
 
-    `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed
-    one and the campaign a committed one, the README's answer is renewed too.
+    `ro-crate-metadata.json` in the folder of the figures describes the run that made them. If folder and campaign are
+    committed ones, the answer in the README is renewed too.
 
     Parameters
     ----------

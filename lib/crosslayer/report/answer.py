@@ -59,11 +59,11 @@ class Whole:
     sentences: tuple[tuple[str, str], ...]
     """Topic and sentence: virtual time first, then what real time gives."""
     evidence: str
-    """What was measured, where, with which revision; empty where there are no sentences."""
+    """What was measured, where, with which revision; empty if there are no sentences."""
     headlines: tuple[tuple[str, str, str], ...]
     """Claim, statement of the paper, verdict in plain words."""
     counts: str
-    """How many published results have which verdict; empty where none was checked."""
+    """Number of published results for each verdict; empty if none was checked."""
 
 
 def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
@@ -81,7 +81,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
@@ -112,7 +112,7 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     folder
         E.g. `figures`.
     verdicts
-        From `saved_claims`; None where no claim is checked.
+        From `saved_claims`; None if no claim is checked.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _counts(verdicts: pl.DataFrame | None) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """How many claims have each verdict, as part of a sentence."""
+    """Number of claims for each verdict, as part of a sentence."""
     phrases = {claims.FOLLOWING: "that follow from another"}
     return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())
 

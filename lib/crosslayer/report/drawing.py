@@ -48,7 +48,7 @@ def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processe
 
 
 class Drawer:
-    """A dataset, and the first campaign beside it that is by the other clock, ready to be drawn."""
+    """Draws figures of a dataset, and of the first other campaign that is in virtual time."""
 
     def __init__(self, dataset: Dataset, others: Sequence[Dataset] = ()) -> None:
         self.dataset = dataset
@@ -56,7 +56,7 @@ class Drawer:
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
-        """Those of its study; with another clock beside it those that have both, with several hosts the one of them."""
+        """Figures of the study; also those of both clocks, and that of several hosts, if there are such campaigns."""
         study = STUDIES.get(self.dataset.campaign.study)
         of_study = study.figures if study else ()
         of_clocks = clocks.figures(study.name) if study and self.other else ()
@@ -68,7 +68,7 @@ class Drawer:
         Raises
         ------
         FigureError
-            Where it cannot be drawn.
+            If it cannot be drawn.
         """
         if figure.notebook != clocks.NOTEBOOK:
             return draw(figure, self._inputs, self.dataset.caption)
@@ -79,12 +79,12 @@ class Drawer:
         return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
     def verdict_virtual(self, figure: Figure) -> str:
-        """The answer to a figure's question by the virtual clock; empty where it asks none or that is the dataset's.
+        """The answer to a figure's question in virtual time; empty if it asks none, or the dataset is in virtual time.
 
         Raises
         ------
         FigureError
-            Where the campaign by that clock cannot be drawn.
+            If the campaign in virtual time cannot be drawn.
         """
         other = self.other
         if figure.verdict is None or figure.notebook == clocks.NOTEBOOK or not other:

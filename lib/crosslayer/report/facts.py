@@ -1,4 +1,4 @@
-"""What a campaign says of itself, in names and values: when, where and with what it was measured."""
+"""Facts of a campaign as names and values: when, where and with what it was measured."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def save(dataset: Dataset, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     content = json.dumps(about(dataset), ensure_ascii=False, indent=1).encode()
     write(folder / dataset.campaign.study / _FILE, content)
 
 
 def saved(folder: Path, study: str) -> dict[str, Any] | None:
-    """What `save` wrote of a study; None where it did not.
+    """What `save` wrote of a study; None if it did not.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def whole(dataset: Dataset) -> str:
 
 
 def host_text(campaign: Campaign) -> str:
-    """The machine as text; an unknown machine says so itself."""
+    """The machine as text."""
     host = campaign.host
     if not host.cores:
         return host.cpu

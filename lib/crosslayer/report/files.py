@@ -28,7 +28,7 @@ VERDICT_FILES = (_CLAIMS, "claims.md", _OTHERS, ANSWER)
 _COLUMNS_OF_OTHERS = {"compared_with": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 ENDINGS = (*_PICTURES, "json")
-"""Of the files of a figure."""
+"""Endings of the files of a figure."""
 
 
 class ReportError(CrosslayerError):
@@ -44,7 +44,7 @@ class Saved:
     spec: dict[str, Any]
     """Vega-Lite, and what `save` kept with it."""
     svg: str
-    """Empty where it could not be drawn."""
+    """Empty if it could not be drawn."""
 
     @property
     def campaign(self) -> str:
@@ -53,17 +53,17 @@ class Saved:
 
     @property
     def verdict(self) -> str:
-        """The answer to its question; empty where it has none."""
+        """The answer to its question; empty if it has none."""
         return self._kept("verdict")
 
     @property
     def verdict_virtual(self) -> str:
-        """The answer of the campaign by the virtual clock; empty where there is none."""
+        """The answer of the campaign in virtual time; empty if there is none."""
         return self._kept("verdict_virtual")
 
     @property
     def error(self) -> str:
-        """Why it could not be drawn; empty where it could."""
+        """Why it could not be drawn; empty if it could."""
         return self._kept("error")
 
     def _kept(self, name: str) -> str:
@@ -80,8 +80,8 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     folder
         Made where it is missing.
     about
-        Kept in the JSON under `usermeta.crosslayer`, beside name, caption and verdict; `campaign` is the last column of
-        the CSV too, so that a copy of its rows still tells whose they are.
+        Stored in the JSON under `usermeta.crosslayer`, with name, caption and verdict; `campaign` is also the last
+        column of the CSV, so that copied rows name their campaign.
 
     Returns
     -------
@@ -91,9 +91,9 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     FigureError
-        Where the renderer refuses the chart; nothing is written then.
+        If the renderer refuses the chart; nothing is written then.
     """
     name = drawing.figure.name
     rows = drawing.rows.with_columns(campaign=pl.lit(about["campaign"])) if "campaign" in about else drawing.rows
@@ -116,7 +116,7 @@ def check_folder(dataset: Dataset, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where it is a file, or a dataset is where the files of the study would go.
+        If it is a file, or a dataset is where the files of the study would go.
     """
     for path in (folder, made := folder / dataset.campaign.study):
         if path.exists() and not path.is_dir():
@@ -135,7 +135,7 @@ def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path, **about: str)
 
 
 def made_from(dataset: Dataset) -> dict[str, str]:
-    """What a figure tells of its dataset: `campaign` and `dataset_sha256`."""
+    """Values that identify the dataset of a figure: `campaign` and `dataset_sha256`."""
     return {"campaign": dataset.campaign.campaign, "dataset_sha256": dataset_sha256(dataset.folder)}
 
 
@@ -176,12 +176,12 @@ def saved_figures(folder: Path) -> list[Saved]:
 
 
 def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[Path]:
-    """Write `claims.parquet` and `claims.md` beside the figures of the study, e.g. in `figures/coalescing/`.
+    """Write `claims.parquet` and `claims.md` to the folder of the study's figures, e.g. `figures/coalescing/`.
 
     Parameters
     ----------
     verdicts
-        From `crosslayer.claims.check`; the Parquet has the column `campaign` before theirs.
+        From `crosslayer.claims.check`; in the Parquet the column `campaign` is added in front.
     dataset
         What was checked.
     folder
@@ -195,7 +195,7 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     Raises
     ------
     ReportError
-        Where the folder cannot be written, or `check_folder` refuses it.
+        If the folder cannot be written, or `check_folder` refuses it.
     """
     check_folder(dataset, folder)
     table = io.BytesIO()
@@ -228,7 +228,7 @@ def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], datas
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     mine = pl.lit(dataset.campaign.campaign).alias("compared_with")
     parts = []
@@ -252,7 +252,7 @@ def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Columns as `save_other_verdicts` says, in the order of the claims; no rows where there is no other campaign.
+        Columns of `save_other_verdicts`, in the order of the claims; no rows if there is no other campaign.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     Returns
     -------
     polars.DataFrame or None
-        Columns `campaign` and those of `crosslayer.claims.check`, in their order; None where there is no table of this
+        Columns `campaign` and those of `crosslayer.claims.check`, in their order; None if there is no table of this
         campaign and of this version's columns.
 
     Raises
@@ -301,7 +301,7 @@ def _read_claims(path: Path) -> pl.DataFrame | None:
 
 
 def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
-    """A saved table; None where there is none of this version's columns."""
+    """A saved table; None if there is none of this version's columns."""
     if not path.is_file():
         return None
     try:
@@ -314,12 +314,12 @@ def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write beside and put in place, so that a reader never sees half a file.
+    """Write a temporary file and rename it, so that a reader never sees half of it.
 
     Raises
     ------
     ReportError
-        Where the folder cannot be made or written.
+        If the folder cannot be made or written.
     """
     fresh = path.with_name(f".{path.name}.new")
     try:

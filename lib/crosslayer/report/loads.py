@@ -21,7 +21,7 @@ def save_loads(dataset: Dataset, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     shutil.rmtree(folder / dataset.campaign.study / _FOLDER, ignore_errors=True)
     for load in captured(dataset.folder):

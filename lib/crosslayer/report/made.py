@@ -1,6 +1,6 @@
-"""What a folder has already: a figure or table whose data and code did not change is not made again.
+"""Cache of figures and tables: one whose data and code did not change is not made again.
 
-`.made.json` beside the figures of a study has a key of data and code for each thing made, and the SHA-256 of its files.
+`.made.json` in the folder of a study has a key of data and code for each of them, and the SHA-256 of its files.
 Git ignores it: a fresh clone makes everything once.
 """
 
@@ -26,7 +26,7 @@ _LIBRARIES = ("altair", "numpy", "polars", "vl-convert-python")
 
 
 class Made:
-    """What is in `folder/STUDY` of a dataset and those beside it."""
+    """Figures and tables in `folder/STUDY`, of a dataset and the other campaigns."""
 
     def __init__(self, dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
         self._folder = folder / dataset.campaign.study
@@ -46,7 +46,7 @@ class Made:
         Raises
         ------
         ReportError
-            Where the folder cannot be written.
+            If the folder cannot be written.
         """
         fresh = {
             name: {"key": self._key, "files": {file: self._hash(file) for file in files}}

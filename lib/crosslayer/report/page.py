@@ -68,7 +68,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     Raises
     ------
     ReportError
-        Where there is neither figure nor claim, one cannot be read, or a page cannot be written.
+        If there is neither figure nor claim, one cannot be read, or a page cannot be written.
     """
     content = _Content(dataset, folder, notice)
     facts.save(dataset, folder)
@@ -219,13 +219,13 @@ def _specs(figures: Sequence[Saved]) -> dict[str, Any]:
 
 
 _IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
-"""Names of figures and tables in what a claim says of its place in the paper."""
+"""Names of figures and tables in the column `section_or_figure` of a claim."""
 
 
 def _sources(
     verdicts: pl.DataFrame | None, figures: Sequence[Saved], folder: Path, link: Callable[[str, str], str]
 ) -> dict[str, dict[str, str]]:
-    """Study, address of the figure and of its rows (CSV) by claim; where no figure is the claim's, the study's page."""
+    """Study, address of the figure and of its rows (CSV) by claim; the study's page if the claim has no figure."""
     if verdicts is None:
         return {}
     owners = {claim: study for study in STUDIES.values() if study.claims for claim in study.claims.checks}
@@ -316,7 +316,7 @@ def _slim(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
-    """How many claims have each verdict, by paper."""
+    """Number of claims for each verdict, by paper."""
     if verdicts is None:
         return {}
     return {

@@ -49,7 +49,7 @@ def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
     dataset, folder
         As for `write_index`, which wrote the folder.
     file
-        Where the PDF goes; its folder is made where it is missing.
+        Path of the PDF; its folder is made if it is missing.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
     Raises
     ------
     BrowserError
-        Where there is no Chromium.
+        If there is no Chromium.
     ReportError
         Where Chromium does not start or does not print, or the file cannot be written.
     """

@@ -24,7 +24,7 @@ from crosslayer.packets import PACKETS, About, Frame, PacketsError, read_about, 
 from crosslayer.vocabulary import Role
 
 WIDTH, LABELS, ROW, LANE = 1160, 250, 18, 58
-"""Of the picture, of the names at its left, of a row, of a connection's packets: px."""
+"""Width of the picture and of the names at its left, height of a row and of a connection's packets: px."""
 PACKETS_MOST = 6000
 """What is drawn of a load; the file has the rest."""
 _FULL_BYTES, _FULL_PX = 1500, 24
@@ -102,7 +102,7 @@ class Flow:
 
     @property
     def counted(self) -> str:
-        """How many packets and bytes went each way."""
+        """Number of packets and bytes in each direction."""
         up, down = ([p.bytes for _, p, _ in self.packets if p.sent is way] for way in (True, False))
         return f"\N{UPWARDS ARROW} {len(up)}, {sum(up):,} B  \N{DOWNWARDS ARROW} {len(down)}, {sum(down):,} B"
 
@@ -118,7 +118,7 @@ def waterfall(file: Path) -> str:
     Raises
     ------
     PacketsError
-        Where it cannot be read, or does not show which end is the client's.
+        If it cannot be read, or does not show which end is the client's.
     """
     about, recorded = read_kept(file)
     about = about or About(condition=file.stem, profile={})
@@ -181,7 +181,7 @@ class WaterfallLoad:
 
     file: Path
     length_ms: float | None
-    """How long it took."""
+    """Duration of the load, ms."""
     conditions: Mapping[str, str | int | bool]
     """What it was measured under, by column of its table."""
 
@@ -219,7 +219,7 @@ class Scale:
     end: float
 
     def __call__(self, ms: float) -> float:
-        """Where a moment is, from the left."""
+        """Position of a time from the left, px."""
         share = (min(max(ms, self.begin), self.end) - self.begin) / (self.end - self.begin)
         return round(LABELS + share * (WIDTH - LABELS - 12), 2)
 
@@ -300,7 +300,7 @@ def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tupl
     Raises
     ------
     PacketsError
-        Where no connection begins in such a capture.
+        If no connection begins in such a capture.
     """
     if all(frame.sent is not None for frame, _ in packets):
         return packets
@@ -447,7 +447,7 @@ def _ticks(begin: float, end: float) -> list[float]:
 
 
 def _rtts(rtt: float, end: float) -> list[float]:
-    """Whole round-trips, where they are far enough apart to be told from each other."""
+    """Times of whole round-trips, if they are far enough apart to be distinguished."""
     if not rtt or end / rtt > _RTTS_MOST:
         return []
     return [n * rtt for n in range(math.floor(end / rtt) + 1)]

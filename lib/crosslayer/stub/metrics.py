@@ -1,4 +1,4 @@
-"""What the stub tells of each query, as a type. No I/O, no clock."""
+"""Metrics of a query, as the stub writes them. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crosslayer.stub.errors import StubError
 class QueryMetrics:
     """One query of a client and what its answer took; written before the answer leaves.
 
-    Where a query was asked again (`retries`), phases are those of the last time and only `total_ms` has all of it.
+    If a query was asked again (`retries`), phases are those of the last time and only `total_ms` has all of it.
     """
 
     time_ns: int
@@ -23,19 +23,19 @@ class QueryMetrics:
     client_protocol: str
     """udp or tcp."""
     name: str
-    """Name asked for, with its final dot; empty where the query could not be read."""
+    """Name asked for, with its final dot; empty if the query could not be read."""
     type: str
     """Mnemonic of the record type."""
     protocol: Protocol
     """Transport to the upstream."""
     connection: int
-    """Number of the upstream connection since the start; 0 where there was none."""
+    """Number of the upstream connection since the start; 0 if there was none."""
     new_connection: bool
     """This query set the connection up. Others that come meanwhile wait for it, and have a `handshake_ms` too."""
     local_port: int
     """The stub's port towards the upstream: with it a row finds the server's events and the packets; 0 without one."""
     handshake_ms: float
-    """Time this query waited for a connection to be set up; 0 where one stood, for DoUDP and with early data."""
+    """Time this query waited for a connection to be set up; 0 if one stood, for DoUDP and with early data."""
     query_ms: float
     """Query sent to answer complete; with early data from the start of the connection."""
     total_ms: float
@@ -45,11 +45,11 @@ class QueryMetrics:
     early_data: bool
     """The query was sent before the handshake was complete."""
     early_data_accepted: bool | None
-    """The server accepted it as early data; None where it was none. The server's own word is the evidence."""
+    """The server accepted it as early data; None if it was none. The server log is the evidence."""
     rcode: str
-    """Response code of the answer to the client; empty where it got none."""
+    """Response code of the answer to the client; empty if it got none."""
     query_bytes: int
-    """DNS message to the upstream, padding included and framing not; 0 where none was sent."""
+    """DNS message to the upstream, padding included and framing not; 0 if none was sent."""
     answer_bytes: int
     """DNS message from the upstream, likewise."""
     retries: int
@@ -60,7 +60,7 @@ class QueryMetrics:
     tcp_fallback: bool
     """DoUDP got a truncated answer and the query was asked again over TCP."""
     error: str
-    """Why there is no good answer, short and stable; empty where there is one, whatever its response code."""
+    """Why there is no good answer, short and stable; empty if there is one, whatever its response code."""
 
 
 def parse_metrics(line: str) -> QueryMetrics:

@@ -19,7 +19,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a stub over DoH3 takes browsers' requests for what its upstream serves, and how it passes them on.
+    """Where a stub over DoH3 receives browsers' requests for hosts of its upstream, and how it forwards them.
 
     Names that have the upstream's address are answered with the gateway's.
     """
@@ -49,7 +49,7 @@ class StubSettings:
     ca_file: Path | None = None
     """PEM file of the CA the upstream's certificate is verified against; None for those of the system."""
     server_name: str = ""
-    """Name in the certificate, in SNI and in the HTTP authority; empty where it is the URL's host."""
+    """Name in the certificate, in SNI and in the HTTP authority; empty if it is the URL's host."""
     resumption: Resumption | None = None
     """How much of an earlier session a new connection may use; None for tickets wherever the transport has them."""
     timeout_s: float = 5.0

@@ -34,7 +34,7 @@ class Stats:
 
 
 def stub_version() -> str:
-    """What the stub says of itself: versions of its libraries and of Go; `ResourceError` where it is not built."""
+    """Version that the stub prints: its libraries and Go; `ResourceError` if it is not built."""
     command = [str(resources.locate("stub").path), "--version"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -56,7 +56,7 @@ class Stub(Process):
 
         `OutsideError` if its upstream is outside and the user has not consented.
 
-        Control socket, log and metrics are in the private folder, unless another file is told for the metrics.
+        Control socket, log and metrics are in the private folder, unless another file is given for the metrics.
         """
         settings.check_consent()
         binary = resources.locate("stub").path
@@ -92,8 +92,8 @@ class Stub(Process):
         return Stats(**self.command("stats"))
 
     def metrics(self) -> list[QueryMetrics]:
-        """What the stub told since the last call, in the order it was written.
+        """Metrics since the last call, in the order of their rows.
 
-        A client that has its answer finds the answer's row here.
+        The row of a query is written before its answer is sent.
         """
         return [parse_metrics(line) for line in self.new_lines()]

@@ -1,4 +1,4 @@
-"""The studies: a room each, and this list of them, the only one there is. See `crosslayer.study`."""
+"""The studies: a package for each, and the only list of them. See `crosslayer.study`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crosslayer.decode import choice, read_toml
 from crosslayer.pages import PageSpec
 from crosslayer.study import SIZES, Study
 
-_ROOMS = (
+_PACKAGES = (
     "coalescing",
     "single_query",
     "authoritative",
@@ -34,9 +34,9 @@ _ROOMS = (
 )
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (import_module(f"{__name__}.{room}").STUDY for room in _ROOMS)
+    study.name: study for study in (import_module(f"{__name__}.{package}").STUDY for package in _PACKAGES)
 }
-"""By name; the first is the one that is measured unless another is asked for."""
+"""Studies by name; the first one is the default."""
 
 DEFAULT = next(iter(STUDIES))
 

@@ -108,7 +108,7 @@ class Effects:
     fault_probes: int | None = None
     """Packets sent that the faults must block."""
     fault_probes_passed: int | None = None
-    """Of these, the number that crossed the link."""
+    """Number of these that crossed the link."""
 
 
 def spacing_s(profile: Profile, least_s: float) -> float:

@@ -47,7 +47,7 @@ class FaultCounts:
     probes: int
     """Probes sent that a fault must block."""
     passed: int
-    """Of these, the number that crossed the link."""
+    """Number of these that crossed the link."""
     deviations: tuple[str, ...]
     """Deviations from the faults that were set; empty if the path is as it should be."""
 

@@ -25,7 +25,7 @@ _allowed: set[str] = set()
 
 
 def canonical(address: str) -> str:
-    """An address in its canonical form, that of IPv4 for an IPv4-mapped one; `ValueError` if it is none."""
+    """An address in its canonical form, that of IPv4 for an IPv4-mapped one; `ValueError` for other texts."""
     parsed = ipaddress.ip_address(address)
     return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 

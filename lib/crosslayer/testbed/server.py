@@ -78,7 +78,7 @@ class RequestEvent:
     """False if the request arrived as early data."""
     resumed: bool
     address_validated: bool
-    """As in `ConnectionEvent`."""
+    """See `ConnectionEvent`."""
     key_share: str = ""
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
@@ -104,7 +104,7 @@ class QueryEvent:
     """False if the query arrived as early data."""
     resumed: bool
     address_validated: bool
-    """As in `ConnectionEvent`."""
+    """See `ConnectionEvent`."""
     key_share: str = ""
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
@@ -362,7 +362,7 @@ def corefile_text(
     addresses
         Addresses that CoreDNS itself listens on; by default port 53 and DoT.
     upstream
-        Where queries are forwarded instead of answered from the zone.
+        Address and port to which queries are forwarded; empty to answer from the zone.
     further
         Lines of other plugins; CoreDNS has its own order of plugins.
     """

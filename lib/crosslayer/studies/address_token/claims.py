@@ -27,7 +27,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def sooner(kind: str, other: str, *pages: str) -> Measure:
-    """By how much one kind completes the document sooner than another within a round, RTT."""
+    """Lead of one kind over another at the end of the document within a round, RTT."""
     return median({f"{other}, document": 1.0, f"{kind}, document": -1.0}, *pages, in_rtts=True)
 
 

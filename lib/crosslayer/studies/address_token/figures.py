@@ -1,4 +1,4 @@
-"""What is the token worth that proves a returning visitor's address?"""
+"""What does the address-validation token save a returning visitor?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 
 def token_verdict(frame: pl.DataFrame) -> str:
-    """What is the token worth that proves a returning visitor's address?"""
+    """What does the address-validation token save a returning visitor?"""
     pages = sorted(frame["page"].drop_nulls().unique())
     by_page = {page: row(frame, source=POOLED, measure=_DOCUMENT, page=page) for page in pages}
     worth = {page: spared for page, spared in by_page.items() if spared}
@@ -34,12 +34,12 @@ def token_verdict(frame: pl.DataFrame) -> str:
     sentence = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
-        f" A whole round-trip on {' and '.join(whole)}: the document is more than three times what the server had "
-        "received, and before the client's address is proved it may send no more (RFC 9000, section 8.1)."
+        f" It saves a round-trip on {' and '.join(whole)}, whose document exceeds three times the bytes that the "
+        "server received: without a token a server may not send more (RFC 9000, section 8.1)."
         if whole
         else ""
     )
-    return f"Until the document is complete: {sentence}, all links together.{why}"
+    return f"With the token the document is complete earlier by {sentence}, all links together.{why}"
 
 
 FIGURES = (

@@ -13,7 +13,7 @@ _Count = Annotated[int, Meta(ge=1)]
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     clients: _Count = 4
     """Clients that ask at a steady pace on each kept connection."""
@@ -30,7 +30,7 @@ _WHOLE = Plan(study="authoritative", links=_LINKS, pages=("example.org",), optio
 
 STUDY = Study(
     name="authoritative",
-    room=__name__,
+    package=__name__,
     paper=Paper("BATENBURG22", "Batenburg, Twente Student Conference on IT 2022"),
     lead="Paced queries on kept connections to BIND 9: jitter, loss, 0-RTT.",
     sections=(

@@ -75,7 +75,7 @@ def variance(protocol: str, location: str) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """How many modes beside the first lie between two values; no interval."""
+    """Number of modes besides the first between two values; no interval."""
 
     low: float
     high: float
@@ -100,7 +100,7 @@ def without_tails(protocol: str, location: str) -> Measure:
 def greater(
     statistic: Callable[[str, str], Measure], pairs: Sequence[tuple[str, str]], *locations: str
 ) -> Mapping[str, Measure]:
-    """By name, how much more the first of each pair takes than the second, at each location."""
+    """Differences between the first and the second of each pair at each location, by name."""
     return {
         f"{more} over {less}, {location}": statistic(more, location) - statistic(less, location)
         for location, (more, less) in product(locations, pairs)

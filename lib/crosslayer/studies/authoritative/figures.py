@@ -59,7 +59,7 @@ def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """As `with_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
+    """Means with the columns of `with_published`; `beyond`, `beyond_low`, `beyond_high` are the same minus the RTT."""
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
     rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
@@ -173,10 +173,10 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     late = max(frame["send_delay_ms"].to_list())
     new, failed = frame["new_connections"].sum(), frame["failed"].sum()
     return (
-        f"{inside} of {frame.height} means are RTT and processing within 2 % or {_LEAST_MS} ms; the furthest is "
-        f"{worst['protocol']} on {link_title(worst['link'])} with {worst['value']:+.2f} of "
-        f"{worst['tolerance_ms']:.2f} ms. Queries left {late:.2f} ms late at most, by the medians of the transports. "
-        f"After each round's warm-up, {new} queries on kept connections had to pay for a new one, and {failed} got no "
+        f"{inside} of {frame.height} means are RTT plus processing, within 2 % or {_LEAST_MS} ms. The largest "
+        f"deviation is {worst['protocol']} on {link_title(worst['link'])} with {worst['value']:+.2f} ms (tolerance "
+        f"{worst['tolerance_ms']:.2f} ms). Queries were sent at most {late:.2f} ms late (medians of the transports). "
+        f"After each round's warm-up, {new} queries on kept connections needed a new connection, and {failed} got no "
         "answer."
     )
 
@@ -361,7 +361,7 @@ FIGURES = (
     ),
     Figure(
         name="connection-per-query",
-        title="A connection kept, one for each query, and 0-RTT",
+        title="Response on a kept connection, on a new one, and with 0-RTT",
         notebook="authoritative",
         caption="Mean response in multiples of the link's RTT: on a kept connection, on a connection that is "
         "closed after every query, and with each query as early data of a resumed session.",

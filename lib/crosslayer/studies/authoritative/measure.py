@@ -3,9 +3,9 @@
     clients -- stub ...... link ...... our server -- BIND 9
 
 At the far end BIND answers for one zone, and our server forwards to it whatever comes over any transport; at the near
-end a stub per transport keeps its connection, and four clients each ask it once every two seconds. The paper had
-AdGuard's dnsproxy at both places, and so has a plan with `proxy = "dnsproxy"`: it cannot be told to close connections,
-so that only kept ones are loaded then, and its sockets say whether they stood.
+end a stub per transport keeps its connection, and four clients each ask it once every two seconds. The paper used
+AdGuard's dnsproxy at both ends, as does a plan with `proxy = "dnsproxy"`. It has no command to close connections, so
+that only kept ones are loaded then; its sockets show whether they were kept.
 
 All transports are loaded at the same time, in phases spread evenly over the interval and dealt anew in every round: a
 query and its neighbours are tens of ms apart and take a few ms of a processor, so none waits for another, and a
@@ -96,7 +96,7 @@ STREAMS = (
 
 
 def streams(plan: Plan) -> tuple[Stream, ...]:
-    """What a plan loads: connections that dnsproxy is to close, or to set up with early data, it cannot be told."""
+    """Streams of queries of a plan; dnsproxy cannot close connections on command or set them up with early data."""
     return tuple(stream for stream in STREAMS if plan.options.proxy == "crosslayer" or stream.connection == "kept")
 
 
@@ -132,7 +132,7 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
     Raises
     ------
     CampaignError
-        Where this machine could not hold the rate.
+        If this machine could not hold the rate.
     """
     late = statistics.median(query.send_delay_ms for query in asked)
     if late > _LATE_LIMIT_MS:
@@ -152,7 +152,7 @@ class Authoritative(Measurer):
     CampaignError
         For a pace that is no pace.
     BindError, ServerError, StubError, DnsproxyError
-        Where one of them does not start.
+        If one of them does not start.
     """
 
     def __init__(self, bench: RoundContext) -> None:
@@ -248,7 +248,7 @@ class Authoritative(Measurer):
         return "paced_queries", {}
 
     def warm_up(self) -> None:
-        """One query of each stub, and a new connection after it where it can be told."""
+        """Send one query to each stub, and close its connection if that is possible."""
         for number in range(len(self._streams)):
             self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
         for stub in self._stubs:
@@ -260,7 +260,7 @@ class Authoritative(Measurer):
         Raises
         ------
         CampaignError
-            Where this machine cannot hold the rate.
+            If this machine cannot hold the rate.
         """
         plan = self.bench.plan
         numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(self._streams) + 1)])
@@ -350,7 +350,7 @@ class Authoritative(Measurer):
         } | PacedQueries.taken(tables.ASKED, query)
 
     def _named(self, stream: int, client: int, number: int) -> dict[str, Any]:
-        """The columns that tell a row from the others of its round."""
+        """The columns that distinguish a row from others of its round."""
         return {
             "protocol": self._streams[stream].protocol.value,
             "connection_mode": self._streams[stream].connection,

@@ -30,13 +30,13 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(browser: str) -> Measure:
-    """By how much early data brings the start of the response forward, RTT, all links and pages."""
+    """Lead of the start of the response with early data, RTT, all links and pages."""
     terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
     return median(terms, *_PAGES, in_rtts=True)
 
 
 def later(h3: str, page: str) -> Measure:
-    """By how much Firefox has the page later than Chromium, ms, all links."""
+    """Delay of the page in Firefox compared with Chromium, ms, all links."""
     return median({f"firefox, {h3}, PLT": 1.0, f"chromium, {h3}, PLT": -1.0}, page)
 
 

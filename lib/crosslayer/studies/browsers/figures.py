@@ -76,13 +76,13 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
     if len(sentences) < len(_BROWSERS) or not later:
         return "Not answered: this dataset lacks one of the kinds of load."
     return (
-        f"Early data saves, all links and pages together, {', '.join(sentences)}. "
+        f"All links and pages together, early data saves {', '.join(sentences)}. "
         f"Firefox's PLT is later than Chromium's by {', '.join(later)}."
     )
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """How much later than by DoUDP and a full handshake a page is there, in each browser.
+    """Increase of the PLT over DoUDP with a full handshake, in each browser.
 
     Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
     in the browser and the cell. A combination is a DNS exchange and a page load of the same round, added.
@@ -113,9 +113,9 @@ def visits(frame: pl.DataFrame) -> AnyChart:
     shown = with_titles(frame).with_columns(row=pl.format("{}, {}", "link_title", "browser"))
     pages = sorted(shown["page"].unique())
     rows = list(shown["row"].unique(maintain_order=True))
-    x = alt.X("increase_percent:Q", title="PLT against DoUDP + H3 1-RTT (%)", axis=alt.Axis(tickCount=5))
+    x = alt.X("increase_percent:Q", title="PLT over DoUDP + H3 1-RTT (%)", axis=alt.Axis(tickCount=5))
     encodings = marks.encode_series("combination", _VISITS, "color", "shape", "offset", columns=2)
-    column, word = "increase_percent:Q", "PLT against the baseline, %"
+    column, word = "increase_percent:Q", "PLT over the baseline, %"
     tooltip = marks.tooltip("page", "row", "combination", value=word, of=column, digits="+.1f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 190) // len(pages), height=30 * len(rows))
     layers = [marks.line_at(base, x=0), *marks.intervals(base, x, marks.rows("row", rows), tooltip, encodings)]
@@ -141,10 +141,10 @@ def visits_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks the lookups or one of the kinds of load."
     first, last = min(cells), max(cells)
     if first == last:
-        return f"Against DoUDP and a full handshake, PLT with {combination} is {first[1]}."
+        return f"Compared with DoUDP and a full handshake, PLT with {combination} is {first[1]}."
     return (
-        f"Against DoUDP and a full handshake, PLT with {combination} differs least and most in these of {len(cells)} "
-        f"cells: {last[1]}; {first[1]}."
+        f"Compared with DoUDP and a full handshake, PLT with {combination} has its smallest and largest difference of "
+        f"{len(cells)} cells here: {last[1]}; {first[1]}."
     )
 
 
@@ -169,7 +169,7 @@ FIGURES = (
     ),
     Figure(
         name="browsers-visits",
-        title="What DoQ and early data save a page in each browser",
+        title="PLT saved by DoQ and early data in each browser",
         notebook="question_browsers",
         caption="PLT of a visit (lookup plus page load of the same round) compared with DoUDP and a full "
         "handshake in the same browser: a first visit over DoQ, and a returning visit with H3 0-RTT, "

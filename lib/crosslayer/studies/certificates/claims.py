@@ -1,4 +1,4 @@
-"""What this study claims itself, and what others found of large certificates as far as their texts could be had.
+"""Claims of this study, and results of others on large certificates as far as their texts were available.
 
 None of it is in `data/published`: of Chou and Cao (arXiv 2604.24869), Kampanakis and Childs-Klein (MADWeb 2024) and
 Nawrocki et al. (CoNEXT 2022) the abstracts were at hand, of Mücke et al. (IMC 2024) the sizes of the certificates.
@@ -64,29 +64,29 @@ def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
 
 
 def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
-    """By how much an exchange takes longer with the one certificate than with the other, RTT."""
+    """Difference of an exchange between two certificates, RTT."""
     return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
 
 
 def later(connections: str, large: int, small: int) -> Measure:
-    """By how much a first visit's document is later, RTT."""
+    """Delay of the document of a first visit, RTT."""
     names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
     return median({names[0]: 1, names[1]: -1}, in_rtts=True)
 
 
 def slowdown(moment: str) -> Measure:
-    """Of a first visit on two connections with ML-DSA-44 over today's certificates, percent."""
+    """Increase of a first visit on two connections by ML-DSA-44 over today's certificates, percent."""
     large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
     return large.over(small)
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """How far the steps are from where they are expected, the farther transport, datagrams."""
+    """Distance of the steps to their expected sizes, of the transport with the larger one, datagrams."""
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """How high they are on a link, RTT."""
+    """Height of the steps on a link, RTT."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 

@@ -1,4 +1,4 @@
-"""What does the size of a certificate cost, and what does one connection save of it?"""
+"""Cost of the size of a certificate, and the part of it that one connection saves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TODAY, _POST_QUANTUM = 1248, 14724
 
 
 def sizes_data(inputs: Inputs) -> pl.DataFrame:
-    """How long an exchange takes by the size of the certificate, multiples of the RTT, and where steps are expected.
+    """Duration of an exchange by the size of the certificate, multiples of the RTT, and the expected steps.
 
     Columns link, brought, protocol, source, kb (TLS Certificate message, 1000 bytes), n, rounds, median, low, high.
     Rows of source `expected` have the places of the steps in kb, those of source `cost` what ML-DSA-44 takes beyond
@@ -147,11 +147,13 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
             )
     if not sentences:
         return "Not answered: this dataset lacks exchanges with today's certificates or with ML-DSA-44."
-    return f"14,724 bytes of ML-DSA-44 take longer than today's 1,248 by these times. {'. '.join(sentences)}."
+    return (
+        f"With the 14,724 bytes of ML-DSA-44 an exchange takes longer than with today's 1,248. {'. '.join(sentences)}."
+    )
 
 
 def steps_data(inputs: Inputs) -> pl.DataFrame:
-    """Where a search found the step, and where the limit puts it.
+    """Measured and expected position of the step.
 
     Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
     datagrams), source, n, rounds, median, low, high.
@@ -288,7 +290,7 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             )
     if not sentences:
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
-    return f"With 12 kB instead of today's 1,248 bytes, a first visit's document is later by: {'; '.join(sentences)}."
+    return f"With 12 kB instead of today's 1,248 bytes, the document of a first visit is later. {'; '.join(sentences)}."
 
 
 FIGURES = (

@@ -30,7 +30,7 @@ SIZES = (736, 1248, 2500, 3500, 5113, 9000, 12000, 14724, 18000, 22000)
 14,724 with ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420). 5,113: the large one of Mücke et al., IMC 2024."""
 
 _FEW_SIZES = (SIZES[0], 14724, SIZES[-1])
-"""Where no certificate is sent, its size changes nothing: to show that takes fewer."""
+"""Sizes for conditions without a certificate message, in which the size changes nothing."""
 _VISIT_SIZES = tuple(size for size in SIZES if size not in (9000, 18000))
 _STEP_WITHIN_BYTES = 16
 _STEP_RTT = 0.5
@@ -44,7 +44,7 @@ class Brought(StrEnum):
     TOKEN = "token"
     """That its address is its own (RFC 9000, section 8.1.3)."""
     TICKET = "ticket"
-    """Of the TLS session: the server shows no certificate."""
+    """Ticket of the TLS session; the server then sends no certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class CertificateSizes(Measurer):
     def _search(self, kind: CertificateKind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
         """Exchanges that halve the range of sizes until the step is between two that are close to each other.
 
-        It ends where one fails, and after two where there is no step between the smallest and the largest.
+        It ends if one fails, and after two if there is no step between the smallest and the largest.
         """
         low, high = SIZES[0], SIZES[-1]
         totals: dict[int, float] = {}

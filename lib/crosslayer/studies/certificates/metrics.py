@@ -19,9 +19,9 @@ DATAGRAM_BYTES = {"DoQ": 1280, "DoH3": 1280, "DoT": 1448, "DoH": 1448}
 _INITIAL_WINDOW = 10 * 1448
 """What a server may send over TCP before anything is acknowledged: ten segments (RFC 6928)."""
 _AMPLIFICATION = 3
-"""As many times what it received may a server send to an unproved address (RFC 9000, section 8.1)."""
+"""Maximum ratio of sent to received bytes before an address is validated (RFC 9000, section 8.1)."""
 _UDP_HEADER, _TCP_HEADER, _SYN_ACK = 8, 32, 40
-"""Of IP payload, bytes: TCP's with timestamps."""
+"""Header sizes in IP payload, bytes; those of TCP include timestamps."""
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
 _STEP_RTT = 0.5

@@ -93,7 +93,7 @@ def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str
 def _evidence(
     events: Sequence[Event], kind: Visit, page: PageSpec, ports: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """What the server says of a visit, and in `error` what was not meant."""
+    """Columns of a visit from the server log, and in `error` every mismatch with its condition."""
 
     def of(port: int | None, what: type[Event]) -> Iterable[Any]:
         return [event for event in events if isinstance(event, what) and event.remote.endswith(f":{port}")]

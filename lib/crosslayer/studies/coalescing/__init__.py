@@ -12,7 +12,7 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,
@@ -29,7 +29,7 @@ _WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(
     name="coalescing",
-    room=__name__,
+    package=__name__,
     paper=TNSM24,
     lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
     "links and three pages.",

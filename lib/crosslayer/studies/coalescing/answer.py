@@ -37,7 +37,7 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
 
 
 def _first_visit(inputs: Inputs) -> tuple[tuple[str, str], ...]:
-    """DoQ and DoH over plain DNS page by page, all links together; empty where one is missing."""
+    """DoQ and DoH over plain DNS page by page, all links together; empty if one is missing."""
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     costs = [metrics.paired_costs(loads, "plt_ms", "combination", name, metrics.BASELINE) for name in (DOQ, DOH)]
     doq, doh = (

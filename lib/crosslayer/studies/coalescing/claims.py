@@ -73,7 +73,7 @@ FASTEST_MS = 50.0
 """About the shortest PLT of a baseline, example.org's on fiber: a step of the clock is the greatest share of it."""
 FIXED, MOBILE = LINKS[:3], LINKS[3:]
 PUBLISHED_STEPS = 4.0
-"""Of the published exchange curves, by the criterion of `claims.shapes.steps` that ours are counted by."""
+"""Steps of the published exchange curves, by the criterion `distribution_shape.steps` for measured ones."""
 FAST = ("fiber", "cable", "4g", "4g-medium")
 """Links on which a padded query takes no time to serialise: all but DSL."""
 
@@ -139,7 +139,7 @@ def over_pages(more: str, less: str) -> Measure:
 
 
 def reduction(page: str) -> Measure:
-    """How much less the PLT of coalescing is than that of DoH, as a fraction."""
+    """Decrease of the PLT of coalescing compared with DoH, as a fraction."""
     return 1 - plt(COALESCING, page) / plt(DOH, page)
 
 
@@ -164,7 +164,7 @@ def left_tail(combination: str, page: str) -> Measure:
 
 
 def tail_excess(combination: str, page: str) -> Measure:
-    """How much longer P5 to P20 is than `TAIL_RATIO` times P20 to the median, percentage points."""
+    """Excess of P5 to P20 over `TAIL_RATIO` times P20 to the median, percentage points."""
     p5, p20, p50 = (increase(combination, page, q) for q in (0.05, 0.2, 0.5))
     return (p20 - p5) - TAIL_RATIO * (p50 - p20)
 
@@ -187,7 +187,7 @@ def saving_per_rtt(o: Observed) -> Estimate:
 
 @CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
-    """DoH - DoQ on the one of the links but DSL where it is farthest from one RTT."""
+    """DoH minus DoQ on the link, except DSL, on which the difference is farthest from one RTT."""
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
@@ -234,7 +234,7 @@ def rtts(*, above: float | None = None, below: float | None = None) -> Bound:
 def ordering(
     unit: str, criterion: str = "95 % interval of each difference excludes 0", enough: int | None = None
 ) -> Rule:
-    """Each of the differences is above 0, as far as the browser's clock tells."""
+    """Each of the differences is above 0, within the resolution of the browser's clock."""
     fastest = {"ms": 1.0, "RTT": 1 / RTT_MS["fiber"], "points": 100 / FASTEST_MS}.get(unit, 0.0)
     return Ordering(unit=unit, enough=enough, criterion=criterion, resolution=LOAD_RESOLUTION_MS * fastest)
 
@@ -379,7 +379,7 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:
-    """What a combination adds to our baseline, put on the published one, and held against the published `ms`."""
+    """Increase of a combination over our baseline, applied to the published baseline and compared with `ms`."""
     why = shorter(page, link, q)
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]
@@ -460,7 +460,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """In plain words, that the published fraction is none of the PLT."""
+    """A sentence: the published fraction is no fraction of the PLT."""
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -524,7 +524,7 @@ _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in 
 
 
 def _over_baseline(q: float) -> Measure:
-    """How far a quantile of wikipedia.org on fiber is above the baseline's, percent."""
+    """Increase of a quantile of wikipedia.org on fiber over the baseline's, percent."""
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 

@@ -313,7 +313,7 @@ def _write(table: type[Table], rows: pl.DataFrame, folder: Path) -> None:
 def _description(
     campaign: str, rounds: pl.DataFrame, profiles: Mapping[str, Profile], notes: list[str]
 ) -> dict[str, Any]:
-    """Content of `campaign.json`; what the database does not say is said to be unknown."""
+    """Content of `campaign.json`; values that the database lacks are `unknown`."""
     first, last = (
         pl.from_epoch(pl.Series([rounds["started_s"].min(), rounds["started_s"].max()]) * 1000, "ms")
         .dt.strftime("%Y-%m-%dT%H:%M:%S+00:00")

@@ -1,4 +1,4 @@
-"""The series of this study: what its figures draw and its claims are held against, read once."""
+"""The series of this study, for its figures and claims, read once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_LOADS = {
 }
 
 MAIN = {f"{h3} main PLT": f"H3 {h3.upper()} PLT" for h3 in ("1-rtt", "0-rtt")}
-"""How the loads of the study's own conditions are called among all kinds, and here."""
+"""Names of the loads of the study's own conditions among all kinds, and in this study."""
 
 _read: list[tuple[tuple[pl.LazyFrame, ...], metrics.Cells]] = []
 """The last two campaigns, by their tables: figures and claims are made of the same, at the same time."""

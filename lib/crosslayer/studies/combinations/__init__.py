@@ -11,7 +11,7 @@ from crosslayer.study import question
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,

@@ -22,7 +22,7 @@ _TCP = (Protocol.DOT, Protocol.DOH)
 
 
 def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Two sentences; none where the campaign lacks a page, an exchange or a load."""
+    """Two sentences; none if the campaign lacks a page, an exchange or a load."""
     every = visits_data(inputs)
     shares = every.filter(source="pooled")
     wanted = len(VISITS) * len(PAGES) * (len(_QUIC) + len(_TCP))

@@ -56,7 +56,7 @@ _LOAD = {
 
 
 def _added(exchange: str, load: str, page: str) -> Measure:
-    """What an exchange adds to DoUDP beside the same load, RTT."""
+    """Time that an exchange adds over DoUDP with the same load, RTT."""
     return median({combination(exchange, load): 1.0, combination("DoUDP", load): -1.0}, page, in_rtts=True)
 
 
@@ -90,7 +90,7 @@ _COSTS = {
         start=6,
     )
 }
-"""Visit, transport, page, and what it is said to cost, percent of the PLT."""
+"""Visit, transport, page, and the claimed cost, percent of the PLT."""
 _PERCENT = "%"
 _PADDED = {
     protocol: Cause(

@@ -49,13 +49,13 @@ from crosslayer.vocabulary import Protocol
 BASELINE = combination("DoUDP", FULL)
 _SUM = (
     "A combination is a sum, as in the paper: a DNS exchange and a page load of the same round, measured one after the "
-    "other; it is no load of a browser that resolved by itself."
+    "other. The browser does not resolve names itself."
 )
 _NOTHING = "no rounds with both an exchange and a load"
 
 
 class Pair(NamedTuple):
-    """What is held against what."""
+    """A combination and its reference."""
 
     combination: str
     baseline: str
@@ -108,7 +108,7 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
 
 
 def _pooled_values(frame: pl.DataFrame, series: str) -> str:
-    """The pooled values of a series, page by page; empty where there are none."""
+    """The pooled values of a series, page by page; empty if there are none."""
     pages = sorted(frame["page"].drop_nulls().unique())
     by_page = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
     return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in by_page.items() if of)
@@ -194,8 +194,8 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
     ]
     which = f" Even with that load, {', '.join(slower)} are slower than the baseline on every page." if slower else ""
     return (
-        f"Beside DoUDP + H3 1-RTT, a page load with early data and a token takes {_across(frame, 'DoUDP', WITH)} with "
-        f"plain DNS and {_across(frame, 'DoQ 0-RTT', WITH)} with DoQ 0-RTT.{which}"
+        "Compared with DoUDP + H3 1-RTT, a page load with early data and a token takes "
+        f"{_across(frame, 'DoUDP', WITH)} with plain DNS and {_across(frame, 'DoQ 0-RTT', WITH)} with DoQ 0-RTT.{which}"
     )
 
 
@@ -231,7 +231,7 @@ _COMPARED_STYLES = {
 
 
 def as_compared_verdict(frame: pl.DataFrame) -> str:
-    """What does DoQ with a web ticket cost over plain DNS without one, and what is the ticket itself worth?"""
+    """What does DoQ with a web ticket cost over plain DNS without one, and what does the ticket itself save?"""
     emulated, plain = (
         _pooled_values(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
     )
@@ -239,7 +239,7 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges or loads."
     return (
         f"Over DoUDP + H3 1-RTT, coalescing as the paper emulates it (DoQ + H3 0-RTT, with token) costs {emulated}. "
-        f"Given the web ticket that only that side has, plain DNS costs {plain}; all links together."
+        f"With the same web ticket, plain DNS costs {plain}. All links together."
     )
 
 
@@ -322,7 +322,7 @@ def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """What does a user of encrypted DNS pay on a first visit, and what on a returning one?"""
+    """What does encrypted DNS cost on a first visit, and on a returning one?"""
     sentences = []
     for visit in VISITS:
         of_visit = frame.filter(visit=visit)
@@ -331,8 +331,8 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             return "Not answered: this dataset lacks exchanges or loads."
         sentences.append(f"on a {visit}, " + "; ".join(f"{protocol} {text}" for protocol, text in parts))
     return (
-        f"Over plain DNS in the same state, all links together: {'. And '.join(sentences)}. A returning visitor's DoQ "
-        "query is early data; DoH resumes its session, since TLS over TCP has no early data here."
+        f"Over plain DNS in the same state, all links together: {'. And '.join(sentences)}. On a returning visit, DoQ "
+        "sends early data, and DoH resumes its session."
     )
 
 
@@ -342,7 +342,7 @@ def visits_verdict(frame: pl.DataFrame) -> str:
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
 _OURS, _AS_BROWSER = "aioquic", "quic-go with the browser's key share"
 _CLIENTS = {_OURS: "main", _AS_BROWSER: "quic-go-x25519mlkem768"}
-"""Variants that are held against quic-go with X25519."""
+"""Variants that are compared with quic-go with X25519."""
 _CLIENT_STYLES = {_OURS: Style(BLUE, "circle", WIDE), _AS_BROWSER: Style(RED, "square", SHORT)}
 
 
@@ -393,14 +393,13 @@ def implementations_verdict(frame: pl.DataFrame) -> str:
         handshake, whole = (row(frame, source="pooled", client=client, measure=measure) for measure in _PHASES.values())
         if handshake and whole:
             sentences.append(
-                f"{with_interval(whole, 'ms', 2)} by {client}, of that its handshake "
-                f"{with_interval(handshake, 'ms', 2)}"
+                f"{with_interval(whole, 'ms', 2)} with {client} (handshake: {with_interval(handshake, 'ms', 2)})"
             )
     if not sentences:
         return "Not answered: this dataset has one implementation only."
     return (
-        f"A DoQ exchange takes this much longer than by quic-go with X25519: {'; '.join(sentences)}. The client of "
-        "these exchanges is aioquic; all links together."
+        f"Compared with quic-go with X25519, a DoQ exchange takes longer by {'; '.join(sentences)}. All links "
+        "together. The exchanges of this study use aioquic."
     )
 
 
@@ -415,7 +414,7 @@ def _pairs(pairs: Mapping[str, Pair]) -> Callable[[Inputs], pl.DataFrame]:
 FIGURES = (
     _figure(
         name="factorial",
-        title="Every state of DNS with every state of the page",
+        title="All combinations of DNS and HTTP/3 states",
         caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the "
         "link's RTT. DNS: full handshake, resumed session or early data. Page: full handshake, or "
         "early data with or without the address-validation token.",
@@ -427,10 +426,10 @@ FIGURES = (
     ),
     _figure(
         name="as-compared",
-        title="What the paper compared, and the control that it lacks",
+        title="The combinations of the paper, and a control",
         caption="PLT over DoUDP + H3 1-RTT, the baseline of the paper. In the paper only the encrypted side "
-        "has a ticket of the web server. The last series is the missing control: plain DNS with the "
-        "same ticket.",
+        "has a ticket of the web server. The last series is a control: plain DNS with the same "
+        "ticket.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
@@ -443,7 +442,7 @@ FIGURES = (
         caption="PLT of DoQ with a full handshake over DoUDP in the same round. First row: only DoQ has a web "
         "ticket, as in the paper. Then: neither side has a ticket, both have a ticket without a token, "
         "both have a ticket and a token.",
-        note=f"{_NOTE} Where both sides have the same load, what differs is the exchange alone.",
+        note=f"{_NOTE} With the same load on both sides, only the exchange differs.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_table,
@@ -463,11 +462,11 @@ FIGURES = (
     ),
     _figure(
         name="implementations",
-        title="The same DoQ exchange by another implementation, and with the browser's key share",
+        title="A DoQ exchange with two implementations and two key shares",
         caption="DoQ with a full handshake by aioquic (Python, key share P-256), which all exchanges of this "
         "study use, and by quic-go (Go) with the browser's key share X25519MLKEM768, which needs two "
         "Initials. Each minus quic-go with X25519 in the same round.",
-        note="Dots: medians within rounds; bars: 95 % intervals. In virtual time computing takes no time, so "
+        note="Dots: medians within rounds; bars: 95 % intervals. In virtual time computation takes no time, so "
         "only packets and timers differ.",
         data=implementations_data,
         chart=implementations,

@@ -18,7 +18,7 @@ LOADS = (FULL, WITHOUT, WITH)
 
 
 def named(protocol: Protocol, resumption: Resumption = Resumption.NONE) -> str:
-    """How an exchange is called: `DoQ`, `DoQ resumed`, `DoQ 0-RTT`."""
+    """Name of an exchange: `DoQ`, `DoQ resumed`, `DoQ 0-RTT`."""
     return f"{protocol}{_STATES[resumption]}"
 
 

@@ -1,4 +1,4 @@
-"""A load that resolves by itself beside the sum that stands for one: an exchange, and a load without a lookup."""
+"""A load of a browser that resolves by itself, compared with the sum of an exchange and a load without lookup."""
 
 from crosslayer.studies import web
 from crosslayer.studies.coalescing import LINKS, PAGES

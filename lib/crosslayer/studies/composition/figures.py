@@ -38,7 +38,7 @@ def composition_verdict(frame: pl.DataFrame) -> str:
             sentences.append(f"{measure} {', '.join(parts)}")
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
-    return f"The sum is longer than a load that resolves by itself by these times: {'; '.join(sentences)}."
+    return f"The sum minus a load that resolves by itself: {'; '.join(sentences)}."
 
 
 FIGURES = (
@@ -59,7 +59,7 @@ FIGURES = (
         empty="no rounds with a coupled load, an exchange and a load",
     ).figure(
         name="composition",
-        title="The sum against a load that resolves by itself",
+        title="Exchange plus load, minus a load that resolves by itself",
         notebook="question_composition",
         caption="Time of a DNS exchange plus a page load whose browser receives the address, minus a load "
         "whose browser resolves the name itself, in the same round. DNS resumes an earlier session if "

@@ -1,4 +1,4 @@
-"""Loads of a browser that resolves by itself, and the two parts of the sum that the paper has in their place.
+"""Loads of a browser that resolves by itself, and the two parts of the sum that the paper has instead.
 
 The state is the same on both sides: DNS resumes the session of an earlier connection where its transport has sessions,
 the page's connection is new, with a full handshake.
@@ -18,7 +18,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.studies import web
 
 PROTOCOLS = (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)
-"""Those of the paper."""
+"""Transports of the paper."""
 _COUPLED = {f"{protocol}, coupled": protocol for protocol in PROTOCOLS}
 _EXCHANGES = {
     f"{protocol}, exchange": Exchange(
@@ -50,7 +50,7 @@ class Composition(Measurer):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """Those of the coupled loads."""
+        """Server options of the study `web`, whose loads these are."""
         return web.STUDY.measurer.server_options(plan)
 
     def conditions(self, cell: Cell) -> list[str]:

@@ -35,7 +35,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(kind: str) -> Measure:
-    """By how much the response starts sooner than after a full handshake in the same round, RTT."""
+    """Lead of the response over one after a full handshake in the same round, RTT."""
     return median({"full handshake": 1.0, kind: -1.0}, in_rtts=True)
 
 

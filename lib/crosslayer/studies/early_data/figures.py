@@ -110,12 +110,12 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     published = frame.filter(pl.col("source") == "published")["median"].drop_nulls().to_list()
     printed = f"{min(published):.0f} to {max(published):.0f} ms" if published else "a fraction of a round-trip"
     return (
-        "Because the request travels with the first flight and is answered at once. For each ms of RTT the response "
-        f"then starts {with_interval(early, 'ms', 2)} earlier than after a full handshake. Answered after the "
-        f"handshake, early data saves {with_interval(late, 'ms', 2)} per ms of RTT, and a resumed session without "
-        f"early data {with_interval(resumed, 'ms', 2)}: what those two save is processing, which does not grow with "
-        f"the RTT. Nor does what {_PAPER} printed for PLT ({printed}, on links of 15 and 92 ms): its 0-RTT loads "
-        "behave like sessions that were resumed and whose request was not answered before the handshake ended."
+        "Because the server answers the request on arrival, in the first flight. For each ms of RTT the response then "
+        f"starts {with_interval(early, 'ms', 2)} earlier than after a full handshake. If the server answers after the "
+        f"handshake, early data saves {with_interval(late, 'ms', 2)} per ms of RTT; a resumed session without early "
+        f"data saves {with_interval(resumed, 'ms', 2)}. These two save processing, which does not grow with the RTT. "
+        f"The PLT that {_PAPER} saves does not grow with it either ({printed}, on links of 15 and 92 ms). Its "
+        "0-RTT loads behave like requests that are answered after the handshake."
     )
 
 
@@ -127,7 +127,7 @@ def _loads(inputs: Inputs) -> pl.LazyFrame:
 FIGURES = (
     Figure(
         name="early-data-mechanism",
-        title="What a resumed load saves, by what the server does with early data",
+        title="Time saved by resumption, by the server's treatment of early data",
         notebook="question_early_data",
         caption="Time saved compared with a load with a full handshake in the same round, against the link's "
         "RTT. The server answers early data on arrival, or answers it after the handshake, or the "

@@ -27,7 +27,7 @@ _STYLES = {
 _ROW_PX = 9
 """Height of a client within a row."""
 _NO_PAGE_MS = 200_000.0
-"""Where the axis says that no page came, ms."""
+"""Position on the axis of loads without a page, ms."""
 _AXIS = "Response starts (ms, logarithmic)"
 
 

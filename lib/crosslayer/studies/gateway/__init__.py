@@ -1,4 +1,4 @@
-"""What one connection for DNS and pages would give a browser, which cannot have it by itself."""
+"""Benefit of one connection for DNS and pages for a browser, which cannot have it by itself."""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question

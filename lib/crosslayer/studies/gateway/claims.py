@@ -32,7 +32,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(kind: str, other: str, link: str, page: str) -> Measure:
-    """By how much one kind has the page later than another within a round, RTT."""
+    """Delay of the page of one kind compared with another within a round, RTT."""
     return median({kind: 1.0, other: -1.0}, page, in_rtts=True).on(link)
 
 

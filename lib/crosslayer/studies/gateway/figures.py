@@ -41,8 +41,9 @@ def gateway_verdict(frame: pl.DataFrame) -> str:
     if not (like and now and same):
         return "Not answered: this dataset lacks loads without a gateway, or through one with one connection or two."
     return (
-        f"On a first visit one connection for DNS and page brings PLT forward. Against the browser's own two: {now}. "
-        f"Against two of the same gateway: {like}. What the gateway itself adds, with two (A/A): {same}."
+        f"On a first visit one connection for DNS and page shortens the PLT. Without a gateway, minus one "
+        f"connection: {now}. Two connections minus one, both through the gateway: {like}. Added by the gateway with "
+        f"two (A/A): {same}."
     )
 
 
@@ -54,7 +55,7 @@ FIGURES = (
         differences=_COMPARED,
         styles=_STYLES,
         drawn=DIFFERENCE,
-        axis="PLT, one minus the other (RTT)",
+        axis="PLT difference (RTT)",
         least=(-0.1, 1.1),
         reference=1.0,
         zero_line=True,

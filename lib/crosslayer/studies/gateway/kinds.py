@@ -13,13 +13,13 @@ class GatewayKind:
     """One way of a browser to a page that it resolves over DoH3."""
 
     condition: str
-    """Of `page_loads`."""
+    """Value of the column `condition` of `page_loads`."""
     through: Sharing | None = None
     """How the gateway's connections upstream are shared; None without a gateway."""
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `page_loads` that tell it from other kinds."""
+        """Columns of `page_loads` that distinguish it from other kinds."""
         common = {"h3": Http3.ONE_RTT.value, "coupling": Coupling.COUPLED.value, "dns_protocol": Protocol.DOH3.value}
         return common | {"condition": self.condition}
 
@@ -36,4 +36,4 @@ KINDS = {
     TWO: GatewayKind("gateway-two", Sharing.SEPARATE),
     ONE: GatewayKind("gateway-one", Sharing.SHARED),
 }
-"""By condition."""
+"""Kinds by condition."""

@@ -1,7 +1,7 @@
 """The `gateway` study: first visits of a browser that resolves over DoH3, without a gateway and through one.
 
-Chromium never asks DNS on a page's connection. Here it asks the stub beside it, and speaks HTTP/3 to the gateway that
-the stub is: names that have the server's address are answered with the gateway's. Over the link, the gateway has one
+Chromium never asks DNS on a page's connection. Here it asks a local stub, and uses HTTP/3 to the gateway in
+the stub: names that have the server's address are answered with the gateway's. Over the link, the gateway has one
 connection for lookups and pages, or one for each, as resolver and browser have without it. Every load has a stub of its
 own, without any session, and the resolver is the host that the page comes from.
 """
@@ -75,7 +75,7 @@ class Gateways(Measurer):
     def _load(
         self, browser: Browser, page: PageSpec, kind: GatewayKind
     ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
-        """The measured load; what the stub and its gateway tell of it, and the server's events are of it alone."""
+        """Make the measured load; returns it, the reports of stub and gateway, and the server's events on it."""
         server = self.bench.server
         resolver = dns.Resolver(self.bench.addresses[page.host], page.host, server.ca_file)
         gateway = None
@@ -109,14 +109,14 @@ class Gateways(Measurer):
 def evidence_columns(
     events: Sequence[Event], kind: GatewayKind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
 ) -> dict[str, Any]:
-    """What the server says of a load; columns of `page_loads`, `error` where it was not what it was meant to be.
+    """Columns of `page_loads` from the server log; `error` has a mismatch with the condition.
 
     Parameters
     ----------
     events
         What the server reported since the load began.
     kind, page
-        What it was meant to be.
+        Its condition.
     asked_from
         Ports that the stub asked from.
     carried

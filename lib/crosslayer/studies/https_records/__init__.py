@@ -10,10 +10,10 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     kinds: tuple[str, ...] = ()
-    """Of records, by their names (`records.KINDS`); every one where none is named."""
+    """Kinds of records by name (`records.KINDS`); empty for all."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.kinds) - set(KINDS)):

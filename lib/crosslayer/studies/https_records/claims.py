@@ -27,7 +27,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(condition: str, other: str) -> Measure:
-    """By how much the response starts later than with another record within a round, RTT."""
+    """Delay of the response compared with another record within a round, RTT."""
     return median({condition: 1.0, other: -1.0}, in_rtts=True)
 
 

@@ -1,4 +1,4 @@
-"""What a page costs whose HTTPS record is broken, and what Encrypted Client Hello costs."""
+"""Cost of a broken HTTPS record, and of Encrypted Client Hello."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
 _ECH_COSTS = {
     "ech": ("whole", "on a first visit"),
-    "ech-0-rtt": ("whole-0-rtt", "on a second with early data"),
-    "ech-replaced": ("whole", "where the server has a new key"),
-    "ech-gone": ("whole", "where the server has it no more"),
+    "ech-0-rtt": ("whole-0-rtt", "on a second visit with early data"),
+    "ech-replaced": ("whole", "after the server replaced its key"),
+    "ech-gone": ("whole", "after the server disabled it"),
 }
 """Kinds with ECH, what each is compared with, and in which case it is."""
 
@@ -116,36 +116,36 @@ def records_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def records_verdict(frame: pl.DataFrame) -> str:
-    """What does a broken record cost, and what ECH?"""
+    """What do a malformed record and ECH cost?"""
     shown = frame.filter(pl.col("source") == _MEASURED)
     broken = [condition for condition, kind in KINDS.items() if kind.broken and condition in set(shown["condition"])]
     if not broken:
-        return "Not answered: this dataset has no loads with broken records."
+        return "Not answered: this dataset has no loads with malformed records."
     came = {condition: sorted(set(shown.filter(condition=condition)["series"].drop_nulls())) for condition in broken}
     over = {condition: " or ".join(series) or _NOT_AT_ALL for condition, series in came.items()}
     outcomes = []
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
         names = [_ABOUT[condition] for condition in broken if over[condition] == how]
         outcomes.append(f"with {len(names)} {how} ({'; '.join(names)})")
-    verdict = f"Of {len(broken)} broken records, the page comes {', '.join(outcomes)}."
+    verdict = f"Of {len(broken)} malformed records, the page loads {', '.join(outcomes)}."
     costs = frame.filter(pl.col("source") == _COST, pl.col("condition").is_in(broken)).sort("median", descending=True)
     if costs.height:
         dearest = costs.row(0, named=True)
         verdict += (
-            f" Beside no record the response is later by {with_interval(dearest, 'RTT', 2)} at most "
+            f" Compared with no record, the response is later by at most {with_interval(dearest, 'RTT', 2)} "
             f"({dearest['about']})."
         )
     ech_costs = []
     for condition, (_base, where) in _ECH_COSTS.items():
         cost, loads = row(frame, source=_COST, condition=condition), shown.filter(condition=condition)
         if cost is not None:
-            opened = f"{loads['ech'].sum()} of {loads['n'].sum()} hellos opened"
+            opened = f"{loads['ech'].sum()} of {loads['n'].sum()} ClientHellos decrypted"
             came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))
             ech_costs.append(f"{where} {with_interval(cost, 'RTT', 2)} ({came_over}, {opened})")
         elif loads.height:
             ech_costs.append(f"{where} the page does not load")
     if ech_costs:
-        verdict += f" What Encrypted Client Hello costs until the response starts: {'; '.join(ech_costs)}."
+        verdict += f" With Encrypted Client Hello the response starts later: {'; '.join(ech_costs)}."
     return verdict
 
 

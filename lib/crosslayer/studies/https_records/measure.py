@@ -1,7 +1,7 @@
-"""Page loads in a browser that asks for the HTTPS record of the page's host, which is another one in each condition.
+"""Page loads in a browser that asks for the HTTPS record of the page's host; each condition has another record.
 
-The browser asks the far end itself, over DoUDP, and is told of HTTP/3 by nothing else. Nothing is meant to happen: what
-the document came over, and whether its hello was encrypted, is what is measured.
+The browser asks the far end itself, over DoUDP, and learns of HTTP/3 from nothing else. No outcome is an error: the
+protocol of the document, and whether its hello was encrypted, is what is measured.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class HttpsRecords(Measurer):
 
 
 def evidence(events: Iterable[Event], page: PageSpec) -> dict[str, Any]:
-    """What the server says of the measured load, the last one of the page; columns of `page_loads`."""
+    """Columns of `page_loads` from the server log, of the measured load, which is the last one of the page."""
     documents = [
         event for event in events if isinstance(event, RequestEvent) and event.path == "/" and event.host == page.host
     ]

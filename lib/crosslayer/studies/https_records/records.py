@@ -69,32 +69,32 @@ def _broken(about: str, *parameters: tuple[int, bytes], target: str = ".") -> Re
 
 KINDS: Mapping[str, RecordKind] = {
     "none": RecordKind("no record"),
-    "whole": RecordKind("a good record", _good),
-    "whole-0-rtt": RecordKind("a good record, second visit", _good, h3="0-rtt"),
+    "whole": RecordKind("valid record", _good),
+    "whole-0-rtt": RecordKind("valid record, second visit", _good, h3="0-rtt"),
     # Malformed: the whole set of records is to be rejected (section 2.2).
-    "cut-short": RecordKind("ends within a value", lambda host, ech: _good(host, ech)[:-1], broken=True),
-    "keys-unordered": _broken("keys not in order", _HTTPS_PORT, _BOTH),
-    "key-twice": _broken("a key twice", _BOTH, _BOTH),
-    "alpn-empty": _broken("a protocol without a name", (_ALPN, b"\0\2h2")),
+    "cut-short": RecordKind("truncated value", lambda host, ech: _good(host, ech)[:-1], broken=True),
+    "keys-unordered": _broken("keys out of order", _HTTPS_PORT, _BOTH),
+    "key-twice": _broken("duplicate key", _BOTH, _BOTH),
+    "alpn-empty": _broken("empty ALPN identifier", (_ALPN, b"\0\2h2")),
     "no-default-alone": _broken("no-default-alpn without alpn", (_NO_DEFAULT_ALPN, b"")),
     # Not consistent, or not for this client: to be ignored (sections 2.4.3 and 8).
-    "mandatory-missing": _broken("a mandatory key is missing", (_MANDATORY, struct.pack("!H", _PORT)), _BOTH),
+    "mandatory-missing": _broken("mandatory key missing", (_MANDATORY, struct.pack("!H", _PORT)), _BOTH),
     "mandatory-unknown": _broken(
-        "a mandatory key is unknown", (_MANDATORY, struct.pack("!H", _UNKNOWN)), _BOTH, (_UNKNOWN, b"?")
+        "mandatory key unknown", (_MANDATORY, struct.pack("!H", _UNKNOWN)), _BOTH, (_UNKNOWN, b"?")
     ),
-    "protocol-unknown": _broken("an unknown protocol alone", alpn("h9"), (_NO_DEFAULT_ALPN, b"")),
+    "protocol-unknown": _broken("only an unknown protocol", alpn("h9"), (_NO_DEFAULT_ALPN, b"")),
     # Well-formed and wrong.
-    "target-missing": _broken("its target does not exist", _BOTH, target=_NOWHERE),
-    "alias-loop": RecordKind("an alias of itself", lambda host, _ech: record(0, host), broken=True),
-    "port-closed": _broken("nobody listens at its port", _BOTH, _OTHER_PORT),
-    "hint-wrong": _broken("its address is wrong", _BOTH, (_IPV4HINT, _NOBODY)),
+    "target-missing": _broken("target does not exist", _BOTH, target=_NOWHERE),
+    "alias-loop": RecordKind("alias loop", lambda host, _ech: record(0, host), broken=True),
+    "port-closed": _broken("closed port", _BOTH, _OTHER_PORT),
+    "hint-wrong": _broken("wrong address hint", _BOTH, (_IPV4HINT, _NOBODY)),
     # The query comes to nothing.
     "servfail": RecordKind("SERVFAIL", fault="servfail", broken=True),
     "silence": RecordKind("no answer", fault="silence", broken=True),
     "ech": RecordKind("ECH", _with_ech, ech="own"),
     "ech-0-rtt": RecordKind("ECH, second visit", _with_ech, ech="own", h3="0-rtt"),
-    "ech-replaced": RecordKind("ECH, the server has a new key", _with_ech, ech="replaced"),
-    "ech-gone": RecordKind("ECH, the server has it no more", _with_ech),
-    "ech-unreadable": _broken("ECH that cannot be read", _BOTH, (_ECH, b"\0\5?????")),
+    "ech-replaced": RecordKind("ECH, key replaced", _with_ech, ech="replaced"),
+    "ech-gone": RecordKind("ECH, disabled by the server", _with_ech),
+    "ech-unreadable": _broken("unreadable ECH", _BOTH, (_ECH, b"\0\5?????")),
 }
-"""By name, which is the column `condition`."""
+"""Kinds of records by name, which is the column `condition`."""

@@ -111,21 +111,21 @@ def key_share_verdict(frame: pl.DataFrame) -> str:
         if doq and dot and alone:
             sentences.append(
                 f"{link_title(link)}: {with_interval(doq, 'ms', 1)} over DoQ, {with_interval(dot, 'ms', 1)} over "
-                f"DoT, of which the bytes are {alone['median']:.1f} ms"
+                f"DoT, of which the bytes take {alone['median']:.1f} ms"
             )
     if not sentences:
         return "Not answered: this dataset has no pairs of exchanges with and without the post-quantum key share."
-    return f"The handshake takes longer by these times. {'; '.join(sentences)}."
+    return f"With X25519MLKEM768 the handshake takes longer. {'; '.join(sentences)}."
 
 
 FIGURES = (
     Figure(
         name="key-share-cost",
-        title="What the post-quantum key share costs",
+        title="Cost of the post-quantum key share",
         notebook="question_key_share",
         caption="Exchange on a new connection with the key share X25519MLKEM768, which today's browsers send, "
         "minus the exchange with X25519 in the same round.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's "
+        note="Marks: medians; bars: 95 % intervals. Upright ticks: transmission of the additional bytes at the link's "
         "rates.",
         data=key_share_data,
         chart=key_share,

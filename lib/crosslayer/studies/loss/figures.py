@@ -1,4 +1,4 @@
-"""When packets are lost, where does 0-RTT stop paying, and where does DoQ beat DoUDP?"""
+"""When packets are lost, where does 0-RTT no longer save time, and where is DoQ faster than DoUDP?"""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
 
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
-    """Those on links that lose packets, with `loss_percent`."""
+    """Lookups on links that lose packets, with `loss_percent`."""
     losses = {link: known[1] for link in inputs.links if (known := lossy(link))}
     return (
         metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, _KINDS)
@@ -51,18 +51,18 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
 
 
 def loss_data(inputs: Inputs) -> pl.DataFrame:
-    """Quantiles of a lookup by transport and loss, in multiples of the RTT, and what DoQ and early data spare of them.
+    """Quantiles of a lookup by transport and loss, in multiples of the RTT, and what DoQ and early data save.
 
-    Columns loss_percent, measure (`median`, `P95`, `P99`), series, source (`measured`, `early data`, `beside DoUDP`),
-    n, rounds, median, low, high.
+    Columns loss_percent, measure (`median`, `P95`, `P99`), series, source (`measured`, `full minus 0-RTT`, or
+    `DoUDP minus DoQ`), n, rounds, median, low, high.
     """
     lookups = _lookups(inputs)
     parts = []
     for measure, level in _LEVELS.items():
         quantiles = metrics.medians(lookups, "total_rtt", ["loss_percent", "series"], level=level)
         of_level = [quantiles.with_columns(source=pl.lit("measured"))]
-        pairs = [("early data", name, *pair) for name, pair in _SAVERS.items()]
-        pairs += [("beside DoUDP", name, "DoUDP", name) for name in _AGAINST_UDP]
+        pairs = [("full minus 0-RTT", name, *pair) for name, pair in _SAVERS.items()]
+        pairs += [("DoUDP minus DoQ", name, "DoUDP", name) for name in _AGAINST_UDP]
         for source, name, slow, fast in pairs:
             spared = metrics.quantile_differences(
                 lookups, "total_rtt", "series", slow, fast, ["loss_percent"], level=level
@@ -77,7 +77,7 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
-    """Series against the loss, a plot a quantile; dots stand beside each other, for their bars."""
+    """Series against the loss, a plot a quantile; dots are shifted, so that their bars do not overlap."""
     shifts = {name: (at - (len(styles) - 1) / 2) * _SPREAD for at, name in enumerate(styles)}
     shown = frame.with_columns(
         x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)
@@ -117,15 +117,15 @@ def lookups(frame: pl.DataFrame) -> AnyChart:
 
 
 def saved(frame: pl.DataFrame) -> AnyChart:
-    """What early data spares against the loss."""
-    shown = frame.filter(pl.col("source") == "early data")
+    """What early data saves, by loss."""
+    shown = frame.filter(pl.col("source") == "full minus 0-RTT")
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
     return _plot(
         shown,
         _SAVED_STYLES,
         "Full handshake minus 0-RTT (RTTs)",
-        "spared, RTTs",
+        "saved, RTTs",
         alt.Scale(domain=marks.domain(shown, least=(-0.5, 2.0), margin=0.2)["domain"], type="linear", nice=False),
     )
 
@@ -142,17 +142,16 @@ def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> lis
 
 
 def doq_verdict(frame: pl.DataFrame) -> str:
-    """Where does DoQ beat DoUDP?"""
+    """Where is DoQ faster than DoUDP?"""
     sentences: list[str] = []
     for series, name in ((_KEPT, "on a kept connection"), (_EARLY, "with early data"), ("DoQ", "on a new connection")):
         for measure in _LEVELS:
-            rows = _from(frame, source="beside DoUDP", series=series, measure=measure)
+            rows = _from(frame, source="DoUDP minus DoQ", series=series, measure=measure)
             wins = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > _CLEAR]
             if wins:
                 loss, values = wins[0]
                 sentences.append(
-                    f"{name} at the {_written(measure)} from {loss:g} % of loss on, "
-                    f"by {with_interval(values, 'RTT', 1)} there"
+                    f"{name} at the {_written(measure)} from {loss:g} % loss (by {with_interval(values, 'RTT', 1)})"
                 )
                 break
         else:
@@ -161,8 +160,8 @@ def doq_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks one of the kinds of lookup."
     return (
-        "A lost DoUDP query is repeated after a second, a lost DoQ packet after a probe timeout, which beats it where "
-        f"the loss reaches the quantile: {'; '.join(sentences)}."
+        f"DoQ is faster than DoUDP: {'; '.join(sentences)}. A lost DoUDP query is repeated after a second, a lost DoQ "
+        "packet after a probe timeout."
     )
 
 
@@ -175,16 +174,16 @@ def _written(measure: str) -> str:
 
 
 def saved_verdict(frame: pl.DataFrame) -> str:
-    """Where does 0-RTT stop paying?"""
+    """Where does 0-RTT no longer save time?"""
     sentences = []
     for series in _SAVERS:
         parts = []
         for measure in _LEVELS:
-            rows = _from(frame, source="early data", series=series, measure=measure)
-            paying = list(takewhile(lambda pair: pair[1]["low"] is not None and pair[1]["low"] > 0, rows))
-            if paying:
-                loss, values = paying[-1]
-                parts.append(f"{_written(measure)} up to {loss:g} %, by {with_interval(values, 'RTT', 2)} there")
+            rows = _from(frame, source="full minus 0-RTT", series=series, measure=measure)
+            saving = list(takewhile(lambda pair: pair[1]["low"] is not None and pair[1]["low"] > 0, rows))
+            if saving:
+                loss, values = saving[-1]
+                parts.append(f"{_written(measure)} up to {loss:g} % (by {with_interval(values, 'RTT', 2)})")
             elif rows:
                 parts.append(f"{_written(measure)} at no loss")
         if parts:
@@ -192,9 +191,9 @@ def saved_verdict(frame: pl.DataFrame) -> str:
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        f"Early data spares time for certain (the whole interval above 0) at the quantiles and losses that follow. "
-        f"{'; '.join(sentences)}. Beyond, a first flight that is lost takes the early data with it, which then costs a "
-        "round-trip more than a full handshake that was repeated."
+        f"Early data saves time (whole interval above 0) at these quantiles and losses: {'; '.join(sentences)}. If the "
+        "first flight is lost, the early data is lost with it. Then the lookup takes one round-trip more than with a "
+        "repeated full handshake."
     )
 
 
@@ -206,7 +205,7 @@ FIGURES = (
         caption="One lookup on a new connection, with early data, and on a kept connection, against the share "
         "of packets lost independently in each direction. A lost DoUDP query is repeated after one "
         "second.",
-        note="Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups at least.",
+        note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,
         table=loss_table,
@@ -219,7 +218,7 @@ FIGURES = (
         notebook="question_loss",
         caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
         "and of a small GET over HTTP/3 (DoH3), against the share of packets lost in each direction.",
-        note="Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups at least.",
+        note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=saved,
         table=loss_table,

@@ -1,4 +1,4 @@
-"""What one connection for name resolution and page is worth, and what on it."""
+"""Benefit of one connection for name resolution and page, and of each step on it."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode

@@ -19,7 +19,7 @@ _PAGES = ("example.org", "wikipedia.org")
 
 
 def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """One sentence; none where the campaign lacks a page or a mode."""
+    """One sentence; none if the campaign lacks a page or a mode."""
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]

@@ -19,7 +19,7 @@ from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES
 from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
-"""By less than this a load is not called slower: 5 ms on 4G, which nobody sees."""
+"""Largest difference at which a load is not called slower: 5 ms on 4G, which nobody notices."""
 _MEANT = "meant"
 
 
@@ -47,7 +47,7 @@ def at(mode: Mode, measure: str, *pages: str) -> Measure:
 
 
 def later(mode: Mode, other: Mode, *pages: str, measure: str = DOCUMENT) -> Measure:
-    """By how much one mode has it later than the other within a round, RTT."""
+    """Delay of one mode compared with the other within a round, RTT."""
     terms = {f"{mode.name}, {measure}": 1.0, f"{other.name}, {measure}": -1.0}
     return median(terms, *pages, in_rtts=True)
 

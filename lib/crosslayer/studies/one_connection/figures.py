@@ -1,4 +1,4 @@
-"""What is it worth to resolve a name and load its page on one connection?"""
+"""What does it save to resolve a name and load its page on one connection?"""
 
 from __future__ import annotations
 
@@ -143,23 +143,23 @@ def worth_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def worth_verdict(frame: pl.DataFrame) -> str:
-    """What is it worth to resolve a name and load its page on one connection?"""
+    """What does it save to resolve a name and load its page on one connection?"""
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
     sentences = []
     for visit, what, meaning in (
-        (FIRST, "over DoUDP, then H3", "earlier on a first visit than unencrypted DNS and a full handshake"),
-        (BACK, "over DoUDP, then H3 1-RTT", "earlier on a returning visit than those"),
-        (BACK, "over DoUDP, then H3 0-RTT", "earlier than unencrypted DNS and early data with a token"),
-        (BACK, "asking for the page at once", "earlier still where the page is asked for together with its name"),
-        (BACK, "not waiting for SETTINGS", "are lost by whoever waits for the server's SETTINGS"),
+        (FIRST, "over DoUDP, then H3", "earlier on a first visit than with unencrypted DNS and a full handshake"),
+        (BACK, "over DoUDP, then H3 1-RTT", "earlier on a returning visit than with these"),
+        (BACK, "over DoUDP, then H3 0-RTT", "earlier than with unencrypted DNS, early data and a token"),
+        (BACK, "asking for the page at once", "earlier again if the page is requested together with its name"),
+        (BACK, "not waiting for SETTINGS", "later if the client waits for the server's SETTINGS"),
     ):
         by_link = {link: row(of_all, link=link, visit=visit, what=what) for link in links}
         values = [f"{with_interval(value, 'RTT', 3)} on {link_title(link)}" for link, value in by_link.items() if value]
         if values:
             sentences.append(f"{', '.join(values)} {meaning}")
     if not sentences:
-        return "Not answered: this dataset lacks the modes of the ladder."
+        return "Not answered: this dataset lacks one of the modes."
     return f"With name and page on one encrypted connection the document is complete: {'; '.join(sentences)}."
 
 
@@ -240,14 +240,14 @@ def size(frame: pl.DataFrame) -> AnyChart:
 
 
 def size_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Where each mode falls silent: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
+    """Sizes at which each mode has to wait: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
     return frame.filter(pl.col("source") == "step").select("mode", "link", "n", "kb", "median", "received", "allowed")
 
 
 FIGURES = (
     Figure(
         name="ladder",
-        title="The round-trips of a name and its page",
+        title="Round-trips until the name is resolved and the page starts",
         notebook="question_one_connection",
         caption="Times at which the name is resolved and the first byte of the document arrives, in multiples "
         "of the link's RTT, for each way to resolve a name and load its page.",
@@ -279,7 +279,7 @@ FIGURES = (
         caption="Time until the first n kB of the long document have arrived, in multiples of the link's RTT. "
         "A document of n kB would be complete at that time.",
         note="Without a token a server sends three times the bytes that it received, then waits (RFC 9000, "
-        "section 8.1). Later steps are those of its congestion window.",
+        "section 8.1). Later steps are due to its congestion window.",
         data=size_data,
         chart=size,
         table=size_table,

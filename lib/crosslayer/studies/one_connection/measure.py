@@ -90,16 +90,16 @@ def _uncovered(client: PageClient, page: PageSpec) -> str | None:
 def evidence_columns(
     events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """What the server says of a load; columns of `resolved_loads`, `error` where it was not what it was meant to be.
+    """Columns of `resolved_loads` from the server log; `error` has a mismatch with the mode.
 
     Parameters
     ----------
     events
         What the server reported since the load began.
     mode, page
-        What it was meant to be.
+        Its condition.
     ports
-        The client's ports, of the name and of the page.
+        The client's ports for the name and for the page.
     """
     of_name, of_page = ([event for event in events if event.remote.endswith(f":{port}")] for port in ports)
     queries = [event for event in of_name if isinstance(event, QueryEvent)]

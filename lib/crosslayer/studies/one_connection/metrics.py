@@ -1,4 +1,4 @@
-"""What figures and claims of this study have in common: its loads by mode, and what they are compared in. No I/O."""
+"""Shared by figures and claims of this study: its loads by mode, and their comparisons. No I/O."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORTH = (
     Worth("the token, page at once", BACK, shared(_EARLY, AT_ONCE_NO_TOKEN), shared(_EARLY, AT_ONCE)),
     Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, condition=NO_TOKEN), _PLAIN_BACK),
 )
-"""What one connection is worth over two, and what the parts of it are."""
+"""Savings of one connection over two, and their parts."""
 
 NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "load_complete_ms"}
@@ -65,5 +65,5 @@ def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful loads by mode: the server says that they were what they were meant to be."""
+    """Successful loads by mode; the server log confirms their modes."""
     return by_mode(metrics.resolved_loads(resolved_loads))

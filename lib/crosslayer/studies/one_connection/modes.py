@@ -32,12 +32,12 @@ class Mode:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `resolved_loads` that tell it from other modes."""
+        """Columns of `resolved_loads` that distinguish it from other modes."""
         return {name: str(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @property
     def name(self) -> str:
-        """As in figures."""
+        """Name in figures."""
         resolving = f"{self.protocol} 0-RTT" if self.resumption is _EARLY else str(self.protocol)
         if self.connections is Sharing.SHARED:
             return f"{resolving} and page on one connection{_EXTRAS[self.condition]}"
@@ -122,4 +122,4 @@ _ALL = (
     *(shared(_EARLY, condition) for condition in _EXTRAS),
 )
 MODES = {mode.name: mode for mode in _ALL}
-"""By name."""
+"""Modes by name."""

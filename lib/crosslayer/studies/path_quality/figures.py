@@ -1,4 +1,4 @@
-"""Where 0-RTT stops paying, what head-of-line blocking costs, and whether coalescing holds when packets are lost."""
+"""Limits of the benefit of 0-RTT, cost of head-of-line blocking, and benefit of coalescing with packet loss."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CLEAR = 0.05
 
 
 def _written(link: str) -> str:
-    """What is varied of a link, as a row of a figure has it."""
+    """Name of a link's varied parameter in a row of a figure."""
     varied = sweep(link)
     if varied is None:
         return link
@@ -208,22 +208,22 @@ def _quantile(measure: str) -> str:
 
 
 def early_data_verdict(frame: pl.DataFrame) -> str:
-    """Where does 0-RTT stop paying?"""
+    """Where does 0-RTT no longer save time?"""
     known = frame.filter(pl.col("low").is_not_null())
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     sentences = []
     for (series, measure), some in known.group_by(["series", "measure"], maintain_order=True):
-        not_paying = [values["condition"] for values in some.iter_rows(named=True) if values["low"] <= 0]
-        where = f"but for {', '.join(not_paying)}" if not_paying else "everywhere"
+        not_saving = [values["condition"] for values in some.iter_rows(named=True) if values["low"] <= 0]
+        where = f"everywhere except {', '.join(not_saving)}" if not_saving else "everywhere"
         least, most = (some.row(at, named=True) for at in (some["median"].arg_min(), some["median"].arg_max()))
         sentences.append(
             f"{series} at {_quantile(str(measure))} {where}, from {with_interval(least, 'RTT', 2)} "
             f"({least['condition']}) to {with_interval(most, 'RTT', 2)} ({most['condition']})"
         )
     return (
-        f"Where early data spares time for certain (the whole interval above 0): {'; '.join(sentences)}. RTTs are "
-        "those of the idle path; a full queue makes a round-trip longer."
+        f"Early data saves time (whole interval above 0): {'; '.join(sentences)}. RTTs are those of the idle path; a "
+        "full queue makes a round-trip longer."
     )
 
 
@@ -244,20 +244,20 @@ def shared_verdict(frame: pl.DataFrame) -> str:
                 row(frame, measure=_LATE, source="measured", series=name, condition=condition) for name in (slow, fast)
             ]
             if all(late):
-                shares = " against ".join(f"{share['median']:.1f} %" for share in late if share)
-                parts.append(f"{condition}: {', '.join(differences) or 'nothing'}; late {shares}")
+                shares = " and ".join(f"{share['median']:.1f} %" for share in late if share)
+                parts.append(f"{condition}: {', '.join(differences) or 'nothing'}; late: {shares}")
         if parts:
-            sentences.append(f"{slow} beside {fast}: {'. '.join(parts)}")
+            sentences.append(f"{slow} minus {fast}: {'. '.join(parts)}")
     if not sentences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
-        "What is delivered in order waits for what was lost before it. A hundred queries, one every 10 ms, on one "
-        f"connection (late: more than 1.5 RTT). {'. '.join(sentences)}."
+        "A hundred queries, one every 10 ms, on one connection (late: more than 1.5 RTT, of both transports). "
+        f"{'. '.join(sentences)}. Over TCP an answer waits for lost packets before it."
     )
 
 
 def coalescing_verdict(frame: pl.DataFrame) -> str:
-    """Does coalescing hold when packets are lost?"""
+    """Does coalescing save time when packets are lost?"""
     known = frame.filter(pl.col("low").is_not_null()) if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: this dataset lacks loads on one connection and on two, or has too few rounds."
@@ -267,11 +267,11 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{series} of {page}, {_quantile(str(measure))}: {', '.join(parts)}")
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     ends = (
-        f"It costs time for certain at {', '.join(dict.fromkeys(worse))}"
+        f"It costs time (whole interval below 0) at {', '.join(dict.fromkeys(worse))}"
         if worse
-        else "Nowhere does it cost time for certain"
+        else "It costs time nowhere (no interval is entirely below 0)"
     )
-    return f"What one connection spares of two: {'; '.join(sentences)}. {ends}."
+    return f"Saved by one connection instead of two: {'; '.join(sentences)}. {ends}."
 
 
 FIGURES = (
@@ -282,7 +282,7 @@ FIGURES = (
         caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
         "and of a small GET over HTTP/3 (DoH3), on 4G with one property varied. Loaded: a TCP download "
         "fills the queue.",
-        note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups.",
+        note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=early_data_data,
         chart=early_data,
         table=_table,

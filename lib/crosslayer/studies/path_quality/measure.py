@@ -29,7 +29,7 @@ SHARED = {
 }
 """Transports of the queries that share a connection."""
 QUERIES, INTERVAL_MS = 100, 10.0
-"""Of a client on its connection; on 4G nine are on their way at a time."""
+"""Queries of a client on its connection, and their interval; on 4G nine are in flight at a time."""
 _TIMEOUT_S = 60.0
 """So that the worst of times is a number too."""
 

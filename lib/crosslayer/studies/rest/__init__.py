@@ -13,10 +13,10 @@ from crosslayer.vocabulary import ClientKind
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
-    """How long nothing is asked, seconds. By the wall clock they are waited for.
+    """Idle times, seconds; in real time a campaign waits for them.
 
     The path event is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
     which comes first.

@@ -1,4 +1,4 @@
-"""How long the next answer takes when a connection has rested."""
+"""How long the next answer takes after a connection was idle."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _STYLES = {
     "stub": Style(BLUE, "circle", SOLID),
-    "stub that doubts no path": Style(RED, "diamond", SHORT),
+    "stub without path probe": Style(RED, "diamond", SHORT),
     "dnsproxy": Style(BROWN, "square", CHAIN),
     "program": Style(PURPLE, "triangle-up", LONG),
     "Chromium": Style(GREEN, "cross", WIDE),
 }
 _NAMES = dict(zip(map(str, ClientKind), _STYLES, strict=True))
 _PATH_EVENTS = {
-    PathEvent.NOTHING: "nothing happened",
-    PathEvent.FORGOTTEN: "path forgot it",
+    PathEvent.NOTHING: "no event",
+    PathEvent.FORGOTTEN: "NAT mapping expired",
     PathEvent.MOVED: "client moved",
     PathEvent.RESTARTED: "server restarted",
 }
-_BEYOND = "beyond the wait (RTT)"
+_BEYOND = "answer minus wait (RTT)"
 _ANSWER = "answer (ms)"
 _UNANSWERED = "without an answer (%)"
 _P99 = 0.99
 _OF_P99 = 100
 """Observations that a 99th percentile takes at least."""
 _LIMIT_RTT = 1.5
-"""What early data may take beyond the wait for a sign of life."""
+"""What early data may take beyond the wait for a reaction."""
 _STALL_MS = 1000.0
 """What takes as long has stalled."""
 _WHERE = {
-    _PATH_EVENTS[PathEvent.FORGOTTEN]: "the path forgot it",
+    _PATH_EVENTS[PathEvent.FORGOTTEN]: "the NAT mapping expired",
     _PATH_EVENTS[PathEvent.MOVED]: "the client moved",
     _PATH_EVENTS[
         PathEvent.RESTARTED
-    ]: "the server restarted, which takes no early data for tickets that it does not know",
+    ]: "the server restarted, so that it refuses early data for tickets that it does not know",
 }
 
 
@@ -67,7 +67,7 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
     """The next answer after a rest.
 
     Columns link, measure, protocol, keeper, path_event, rest_s, rest, n, rounds, median, low, high. Measures: `answer
-    (ms)`; `without an answer (%)`, where there are such; `beyond the wait (RTT)`, P99 over all links and rests of what
+    (ms)`; `without an answer (%)`, if there are any; `answer minus wait (RTT)`, P99 over all links and rests of what
     the answer took beyond the silence that the stub waited through, in multiples of each link's nominal RTT.
     """
     every = inputs.rests.with_columns(
@@ -108,7 +108,7 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     """A plot for each transport and path event, on the link with the longest RTT."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
-        return marks.empty_plot("no rests in this dataset", TEXT_WIDTH - 60)
+        return marks.empty_plot("no idle connections in this dataset", TEXT_WIDTH - 60)
     link = answers["link"].unique(maintain_order=True)[-1]
     shown = answers.filter(pl.col("link") == link)
     path_events = [name for name in _PATH_EVENTS.values() if name in set(shown["path_event"])]
@@ -124,7 +124,7 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     )
     y = marks.rows("rest", list(shown.sort("rest_s")["rest"].unique(maintain_order=True)))
     encodings = marks.encode_series("keeper", known, "color", "shape", "offset", columns=len(known))
-    tooltip = marks.tooltip("keeper", "protocol", "path_event", "rest", value="ms", digits=".1f", counted="rests")
+    tooltip = marks.tooltip("keeper", "protocol", "path_event", "rest", value="ms", digits=".1f", counted="answers")
     base = alt.Chart(width=(TEXT_WIDTH - 150) // len(path_events), height=alt.Step(7))
     layers = marks.intervals(base, x, y, tooltip, encodings, size=26)
     chart: AnyChart = marks.multiples(
@@ -150,7 +150,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     """How long does the next answer take?"""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
-        return "Not answered: this dataset has no rests."
+        return "Not answered: this dataset has no idle connections."
     stub = _NAMES[ClientKind.STUB]
     sentences = []
     beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
@@ -159,15 +159,15 @@ def rest_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{event}: {worst}")
     verdict = ""
     if sentences:
-        verdict = f"What 99 of 100 answers take beyond the wait for a sign of life, at most: {'; '.join(sentences)}. "
+        verdict = f"Answer of the stub after its wait for a reaction, 99th percentile: {'; '.join(sentences)}. "
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     ends = [
-        f"{'within' if float(most) <= _LIMIT_RTT else 'above'} them where {_WHERE[event]}"  # type: ignore[arg-type]
+        f"{'within' if float(most) <= _LIMIT_RTT else 'above'} this limit if {_WHERE[event]}"  # type: ignore[arg-type]
         for (event,), some in early.group_by(["path_event"], maintain_order=True)
         if (most := some["median"].max()) is not None
     ]
     if ends:
-        verdict += f"It may be {_LIMIT_RTT:g} RTT with early data, and is {', '.join(ends)}. "
+        verdict += f"The limit is {_LIMIT_RTT:g} RTT with early data; the time is {', '.join(ends)}. "
     stalls = []
     late = answers.filter(pl.col("median") >= _STALL_MS)
     for path_event, keeper in product(_PATH_EVENTS.values(), _STYLES):
@@ -176,14 +176,14 @@ def rest_verdict(frame: pl.DataFrame) -> str:
             least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]
             names = ", ".join(some["protocol"].unique(maintain_order=True))
             stalls.append(f"{path_event}, {keeper}: {names}, {_ms(least)} to {_ms(most)}")
-    stalled = f"Stalls of a second or more: {'; '.join(stalls) or 'none'}"
+    stalled = f"Medians of a second or more: {'; '.join(stalls) or 'none'}"
     never = [
         f"{path_event}, {keeper}: {', '.join(some['protocol'].unique(maintain_order=True))}"
         for (path_event, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
             ["path_event", "keeper"], maintain_order=True
         )
     ]
-    return f"{verdict}{stalled}." + (f" No answer in as many as 20 queries: {'; '.join(never)}." if never else "")
+    return f"{verdict}{stalled}." + (f" No answer to 20 queries: {'; '.join(never)}." if never else "")
 
 
 FIGURES = (

@@ -18,7 +18,7 @@ from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent
 PATIENCE_S = 5.0
 """After which a client asks again, as the resolver of the C library does (resolv.conf(5))."""
 _ASKS = 20
-"""Of a client, before it has no answer."""
+"""Queries of a client before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class Keeping(ABC):
         """Columns of `rests` on the answer: what the keeper knows, and of early data what the server reports."""
 
     def forget(self) -> None:
-        """What the server said so far is not of the next answer."""
+        """Discard the server's events so far: they do not belong to the next answer."""
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
-        """By the server's word, those that came over a transport since the last call."""
+        """Queries over a transport since the last call, from the server log."""
         listener = protocol.value.lower()
         return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
 
 
 def unanswered(asked: dns.Asked, query: Query) -> str | None:
-    """What is wrong with an answer; None where it is good."""
+    """What is wrong with an answer; None if it is good."""
     if asked.answered_ns is None:
         return "no answer"
     return dns.check_answer(query.wire[:2] + asked.answer[2:], query).error
@@ -72,9 +72,9 @@ def once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
 
 
 class Forwarded(Keeping):
-    """A forwarder keeps it; its client asks again at once where it is told SERVFAIL, and after 5 s of silence.
+    """A forwarder keeps the connection; its client repeats a query at once after SERVFAIL, or after 5 s without answer.
 
-    `stub` is None where it is not ours, and tells nothing.
+    `stub` is None for a forwarder that is not ours, which reports nothing.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Forwarded(Keeping):
         self._asker, self._query, self._stub = asker, query, stub
 
     def ask(self) -> ClientAnswer:
-        """By the kernel's time of the answer."""
+        """Ask; the answer has a kernel timestamp."""
         asked = [once(self._asker, self._query, PATIENCE_S)]
         while unanswered(asked[-1], self._query) is not None and len(asked) < _ASKS:
             asked.append(once(self._asker, self._query, PATIENCE_S))
@@ -110,10 +110,10 @@ class Forwarded(Keeping):
 
 
 class Library(Keeping):
-    """A program that has a client of ours: a query has 5 s on the connection there is, and the next one a new one.
+    """A program with one of our clients: after 5 s without an answer, the next query uses a new connection.
 
-    Between its queries it does not look at the connection. A new one is resumed, with early data where the transport
-    has that.
+    Between queries it does not check the connection. A new connection is resumed, with early data if the transport has
+    it.
     """
 
     def __init__(self, events: Callable[[], list[Event]], server: Resolver, protocol: Protocol, host: str) -> None:
@@ -132,7 +132,7 @@ class Library(Keeping):
             self._client = None
 
     def ask(self) -> ClientAnswer:
-        """By the program's own clock."""
+        """Ask; the program takes the times."""
         sent_ns, error, self._new = time.time_ns(), None, False
         for asked in range(1, _ASKS + 1):
             try:
@@ -158,7 +158,7 @@ class Library(Keeping):
         return self._client
 
     def answer_columns(self) -> dict[str, Any]:
-        """Of the connection that the answer came on."""
+        """Columns of the connection that the answer came on."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
@@ -173,7 +173,7 @@ class Library(Keeping):
 class Browsing(Keeping):
     """A browser's own resolver keeps it; each query is for a name that nobody has, so that none is in a cache.
 
-    Where the lookup fails without the server having got a query, a page asks again at once.
+    If the lookup fails without the server having got a query, a page asks again at once.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Browsing(Keeping):
         self._opened.clear()
 
     def ask(self) -> ClientAnswer:
-        """By the browser's clock."""
+        """Ask; the browser takes the times."""
         first_ns: int | None = None
         for asked in range(1, _ASKS + 1):
             name = self._names()

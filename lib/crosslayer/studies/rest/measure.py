@@ -1,6 +1,6 @@
-"""Two queries on a connection that is kept, a rest in which something befalls it, and the next query.
+"""Two queries on a kept connection, an idle time with an event on the path or at the server, and the next query.
 
-The far end is a server of its own, on a machine beside the usual one: it can be killed, and the path to it can forget.
+The far end is a server at an address of its own: it can be killed, and the path to it can drop its state.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from crosslayer.testbed.server import Event, Server
 from crosslayer.vocabulary import ClientKind, PathEvent
 
 _MACHINE = 0
-"""Of `network.far_host`: where the server is."""
+"""Number of the server's machine, see `network.far_host`."""
 _NEAR = "127.0.0.2"
 _STUBS = (ClientKind.STUB, ClientKind.PATIENT_STUB)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
-"""Of a keeper that does not speak all."""
+"""Transports of clients that do not support all."""
 _RESTS_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
-"""Of a keeper that computes while it rests; its connections are gone by then."""
+"""Maximum idle time of clients that compute while they are idle; their connections are closed by then."""
 _EVERY = 12
 """Rounds of which one has what takes long."""
 
@@ -63,14 +63,14 @@ def conditions(plan: Plan) -> dict[str, IdleCondition]:
 
 
 class Rest(Measurer):
-    """Keepers that have neither connections nor tickets before each observation.
+    """Idle times of several clients, which have neither connections nor tickets before each observation.
 
     Raises
     ------
     ServerError, StubError, DnsproxyError, BrowserError
-        Where one of them does not start.
+        If one of them does not start.
     TestbedError
-        Where this kernel cannot drop packets of a connection.
+        If this kernel cannot drop packets of a connection.
     """
 
     def __init__(self, bench: RoundContext) -> None:
@@ -192,7 +192,7 @@ class Rest(Measurer):
 
     @contextlib.contextmanager
     def _looking_up(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """Chromium, new each time: by the virtual clock it would compute through the rests of all others."""
+        """A new Chromium for each lookup: in virtual time it would compute during the idle times of all others."""
         asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
         with (
             launch(
@@ -225,7 +225,7 @@ class Rest(Measurer):
         return dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
 
     def _events(self) -> list[Event]:
-        """Of the server as it is now."""
+        """Events of the present server process."""
         return self._server.events()
 
 

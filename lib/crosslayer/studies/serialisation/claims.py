@@ -15,9 +15,9 @@ from crosslayer.links import load_profiles
 
 _SENT = {"DoQ": "main", "DoQ, padded to 1024": "datagram-1200-padding-1024"}
 _FURTHER_BYTES = 1024 - 128
-"""By which the padded query is longer than the usual one, which is padded to 128."""
+"""Bytes by which the padded query is longer than the usual one, which is padded to 128."""
 _HEADERS_BYTES = 34
-"""Of IPv4 and Ethernet, which netem counts."""
+"""Headers of IPv4 and Ethernet, which netem counts."""
 _DOQ_BYTES = 1200 + _HEADERS_BYTES + 128 + 43 + _HEADERS_BYTES
 """The client's second flight, padded (RFC 9000, section 14.1), and the query of 128 with 43 bytes around it."""
 _DOUDP_BYTES = 52 + _HEADERS_BYTES
@@ -39,7 +39,7 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def longer(series: str, other: str, link: str) -> Measure:
-    """By how much one kind of query takes longer than another within a round, ms."""
+    """Difference between two kinds of query within a round, ms."""
     return median({series: 1.0, other: -1.0}).on(link)
 
 

@@ -141,11 +141,11 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
     explained = slope["median"] * at["x"]
     answer = "Yes" if holds(slope, 1.0, 0.15) else "Not by bytes alone"
     return (
-        f"{answer}. Each ms that the bytes before and in the query occupy the uplink delays the answer by "
-        f"{with_interval(slope, 'ms', 2)}, over four uplinks and four sizes; {with_interval(intercept, 'ms', 1)} are "
-        f"left where nothing is serialised. On DSL that makes {explained:.1f} ms of the {at['median']:.1f} ms that our "
-        f"query takes beyond one RTT, and {100 * explained / published['median']:.0f} % of the "
-        f"{published['median']:.1f} ms of {_PAPER} (1.37 RTT), were its datagrams of the same size."
+        f"{answer}. Each ms of transmission on the uplink delays the answer by {with_interval(slope, 'ms', 2)}, over "
+        f"four uplinks and four sizes. Without serialisation {with_interval(intercept, 'ms', 1)} remain. On DSL, "
+        f"serialisation explains {explained:.1f} ms of the {at['median']:.1f} ms that our query takes beyond one RTT. "
+        f"With datagrams of the same size it explains {100 * explained / published['median']:.0f} % of the "
+        f"{published['median']:.1f} ms of {_PAPER} (1.37 RTT)."
     )
 
 

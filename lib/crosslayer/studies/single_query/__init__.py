@@ -14,7 +14,7 @@ def _plan(resolvers: int, rounds: int, points: int = len(vantage.VANTAGE_POINTS)
 
 STUDY = Study(
     name="single-query",
-    room=__name__,
+    package=__name__,
     paper=IMC22,
     lead="One query on a new connection over every transport, from six vantage points whose RTTs are a model.",
     sections=(

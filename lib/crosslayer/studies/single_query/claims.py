@@ -72,13 +72,13 @@ def exchange(series: str) -> Measure:
 
 
 def saved(faster: str, *slower: str) -> Measure:
-    """How much less one transport's exchange takes than the mean of others, percent of those."""
+    """Decrease of one transport's exchange compared with the mean of others, percent."""
     return (1 - exchange(faster) / mean(exchange(series) for series in slower)) * 100
 
 
 @CustomMeasure
 def spread_over_protocols(o: Observed) -> Estimate:
-    """At the vantage point where it is greatest: how far the slowest resolve time is above the fastest, percent."""
+    """Increase of the slowest over the fastest resolve time at the vantage point with the largest one, percent."""
     points = [point for point in VANTAGE_POINTS if any(vantage_point(link) == point for link in o.links)]
     if not points:
         raise NotMeasured("this campaign has no vantage point of the paper")
@@ -184,7 +184,7 @@ REMARKS: dict[Cause | str, str] = {
     "Checked on the total.": "I106",
     _AUTHORS: " ".join(_OF_2022.values()),
 }
-"""Of bytes: message by message (IP payload of packets), where a part is not fixed by the protocol."""
+"""Remarks on bytes, by message (IP payload), for parts that the protocol does not determine."""
 _BEYOND = (
     "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.handshake_bytes`). Beyond the "
     "handshake the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the "

@@ -114,7 +114,7 @@ _FURTHER = ("DoQ", *FURTHER_SERIES)
 
 
 def further_data(inputs: Inputs) -> pl.DataFrame:
-    """As `fig2_data`, of DoQ for comparison, DoH3 and queries as early data."""
+    """Rows of DoH3, of queries as early data, and of DoQ for comparison; columns of `fig2_data`."""
     return _ordered(_times(inputs, _FURTHER), _FURTHER)
 
 
@@ -288,7 +288,7 @@ FIGURES = (
     ),
     Figure(
         name="further-transports",
-        title="The same for DoH3 and early data",
+        title="Handshake and resolve time with DoH3 and early data",
         notebook="single_query",
         caption="Median handshake and resolve time of transports that the paper could not measure: DoH3, and "
         "queries sent as early data (0-RTT), which no public resolver accepted then. Early data needs "

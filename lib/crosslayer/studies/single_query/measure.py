@@ -46,9 +46,8 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 SETTINGS = dns.ClientSettings(
     quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.KeyShareGroup.X25519
 )
-"""As the bytes of the paper's client say it: Initial datagrams of 1252 bytes (quic-go), queries with a DNS cookie and
-without padding, so that answers are not padded either; a ClientHello as long as it is, with the key share that
-Go prefers."""
+"""Settings that follow from the bytes of the paper's client: Initial datagrams of 1252 bytes (quic-go), queries with a
+DNS cookie and without padding, so that answers are not padded either, and the key share that Go prefers."""
 
 SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.KeyShareGroup.P256)
 """There the curve of the certificate has to be among the client's groups too (RFC 8422, section 5.1.1)."""
@@ -73,7 +72,7 @@ EVERYWHERE = (
     *(QueryCondition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
     *(QueryCondition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
 )
-"""What is measured in every cell: the paper's conditions, and DoH3 and early data beside them."""
+"""Conditions of every cell: those of the paper, DoH3, and early data."""
 
 FIRST_ONLY = (
     *(QueryCondition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),

@@ -1,4 +1,4 @@
-"""Vantage points and resolvers: the population of IMC22 as links, and the one place where its model is written down.
+"""Vantage points and resolvers: the population of IMC22 as links, and the definition of its model.
 
 Kosek et al. measured 313 resolvers from one virtual machine on each of six continents (section 2). What decides their
 results is the RTT of each pair, so here a vantage point and a resolver are one link that has nothing but an RTT:

@@ -11,7 +11,7 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     https_records: bool = False
     """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch."""
@@ -35,7 +35,7 @@ _WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, optio
 
 STUDY = Study(
     name="web",
-    room=__name__,
+    package=__name__,
     paper=IMC22,
     lead="A browser that resolves by itself over each transport, on pages with one lookup and with many.",
     sections=(

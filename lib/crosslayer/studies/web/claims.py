@@ -27,7 +27,7 @@ from crosslayer.metrics.resampling import Estimate
 
 BASELINE = "DoUDP"
 OTHERS = ("DoTCP", "DoT", "DoH", "DoQ")
-"""What the paper sets against DoUDP; DoH3 it does not have."""
+"""Transports that the paper compares with DoUDP; DoH3 is not among them."""
 RATIO = Tolerance(at_least=0.0, share=1 / 3)
 ALMOST_ALL = 90.0
 """Percent of the cells that "almost all cases" is taken to mean."""
@@ -127,12 +127,12 @@ def over(protocol: str, other: str, page: str) -> Measure:
 
 
 def faster(page: str) -> Measure:
-    """By how much the median PLT over DoQ is below that over DoH, percent of DoH's."""
+    """Decrease of the median PLT over DoQ compared with DoH, percent."""
     return -1 * over("DoQ", "DoH", page)
 
 
 def slowdown(protocol: str, page: str) -> Measure:
-    """By how much the median PLT is above that over DoUDP, percent."""
+    """Increase of the median PLT over that over DoUDP, percent."""
     return over(protocol, BASELINE, page)
 
 
@@ -182,7 +182,7 @@ _SOME = Share(lambda flag: flag > 0)
 
 
 def long_tail(o: Observed) -> Mapping[str, Measure]:
-    """How often DoUDP is slower than DoQ: more often with more lookups, and on the nearest link; of links with loss."""
+    """Share of loads in which DoUDP is slower than DoQ; it grows with lookups and on the nearest link, with loss."""
     of = _percent_faster_than_udp
     links = [link for link in LOSSY if o.pages("DoQ PLT", link)] or o.links
     margins = {f"{link}, most over fewest lookups": of(link, complex_(o)) - of(link, simple(o)) for link in links}

@@ -20,7 +20,7 @@ from crosslayer.vocabulary import Protocol
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
-"""Of the first lookup on a new connection: the TLS session is resumed, without early data."""
+"""Round-trips of the first lookup on a new connection with a resumed TLS session, without early data."""
 AGREES_MS = 2.0
 """The browser's own lookup time may differ from the stub's by this much."""
 
@@ -30,7 +30,7 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups.
 
-    Where a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
+    If a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
     pooled and drawn with no others, as in the claims.
     """
     loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")
@@ -49,7 +49,7 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """By RTT of the link, then number of lookups, then page; protocols as they are."""
+    """Sort by the RTT of the link, then number of lookups, then page; the order of protocols is kept."""
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
@@ -100,7 +100,7 @@ def fig3(frame: pl.DataFrame) -> AnyChart:
 
 _OVER = "PLT over DoUDP (%)"
 _WIDE_PAGES = 6
-"""Of so many pages, each has room for that below it."""
+"""Maximum number of pages whose plots have room for titles below them."""
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
@@ -124,7 +124,7 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 def fig4(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     lines = pl.col("page").str.replace_all("-", "|")
     plural = pl.when(pl.col("lookups") == 1).then(pl.lit("lookup")).otherwise(pl.lit("lookups"))
     named = frame.with_columns(page_title=pl.format("{}|{} {}", lines, "lookups", plural))
@@ -195,7 +195,7 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 def amortisation(frame: pl.DataFrame) -> AnyChart:
     """PLT over DoUDP against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
@@ -252,8 +252,8 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
     return (
-        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. The "
-        "handshake is paid once, by the first lookup; the others find the connection open."
+        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. Only "
+        "the first lookup waits for the handshake; the others use the open connection."
     )
 
 
@@ -290,7 +290,7 @@ def faster_data(inputs: Inputs) -> pl.DataFrame:
 def faster(frame: pl.DataFrame) -> AnyChart:
     """Percent of the rounds against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     links, most = _titles(frame), max(frame["lookups"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
@@ -349,7 +349,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
-    """How long the first lookup takes, in round-trips."""
+    """Duration of the first lookup in round-trips."""
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)
@@ -403,7 +403,7 @@ FIGURES = (
     ),
     Figure(
         name="amortisation",
-        title="What a transport costs, by the number of lookups",
+        title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
         caption="PLT over DoUDP against the number of lookups of the page, on links without loss: in percent "
         "of the PLT, and as the difference within a round in multiples of the RTT.",

@@ -35,7 +35,7 @@ _LISTEN = "127.0.0.1"
 _OF_BROWSERS = (dns.Protocol.DOH, dns.Protocol.DOH3)
 """What browsers ask over by themselves."""
 _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
-"""How the paper's proxy used connections where it did not have one."""
+"""Use of connections by the paper's proxy for transports on which it did not keep one."""
 
 
 class Web(Measurer):
@@ -55,7 +55,7 @@ class Web(Measurer):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """HTTPS records where the browser is told of HTTP/3 by them."""
+        """HTTPS records, if they announce HTTP/3 to the browser."""
         return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -145,7 +145,7 @@ class Web(Measurer):
 
 
 def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a load, None where every lookup is accounted for.
+    """What is wrong with the queries of a load, None if every lookup is accounted for.
 
     Each host name that the page is fetched from must have been asked for, no other name, each address must have been
     answered, and the first connection must have resumed the session of the priming load where the transport has
@@ -172,12 +172,12 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
 
 
 def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
-    """By the server's word, the queries for names of a page."""
+    """Queries for names of a page, from the server log."""
     return [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in page.looked_up]
 
 
 def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a browser that asks by itself, by the server's word; None where nothing is.
+    """What is wrong with the queries of a browser that asks by itself, by the server log; None if nothing is.
 
     Each host name that the page is fetched from must have been asked for, and none of them over another transport.
     Other names are the browser's own affair: Chromium tries its resolver with one of Google's.
@@ -191,7 +191,7 @@ def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) ->
 
 
 def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str, Any]:
-    """What the stub says of a load's lookups as a whole; columns of `page_loads`."""
+    """Columns of `page_loads`: all lookups of a load, from the stub's metrics."""
     own = [query for query in queries if query.name.rstrip(".") == page.host]
     first_ns = min((query.time_ns for query in own), default=0)
     ends_ms = [(query.time_ns - first_ns) / 1e6 + query.total_ms for query in own]
@@ -202,7 +202,7 @@ def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str,
 
 
 def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:
-    """What the stub says of each query of a load, in the order they arrived; columns of `lookups`."""
+    """Columns of `lookups`: each query of a load in order of arrival, from the stub's metrics."""
     return [
         Lookups.taken(tables.STUB, query)
         | {"number": number, "started_s": query.time_ns / 1e9, "error": query.error or None}

@@ -1,4 +1,4 @@
-"""What several figures of the study share: its paper, its order of links and pages, and what a dataset lacks of it."""
+"""Parts that several figures of the study share: its paper, its order of links and pages, and missing data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cells_of(inputs: Inputs, name: str, links: Iterable[str]) -> Iterator[tuple[
 
 
 def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, metrics.Rounds] | None:
-    """Observations of several cells together, and the rounds they are of; None where there are none."""
+    """Observations of several cells together, and the rounds they are of; None if there are none."""
     if not parts:
         return None
     values, rounds = (np.concatenate(of) for of in zip(*parts, strict=True))
@@ -92,7 +92,7 @@ def with_published(rows: pl.DataFrame) -> pl.DataFrame:
 
 @lru_cache(maxsize=2)  # every figure says it
 def lacks(inputs: Inputs) -> str:
-    """What the study has and a dataset has not, as sentences; empty where nothing is missing."""
+    """What the study has and a dataset has not, as sentences; empty if nothing is missing."""
     names = {f"{name} exchanges": f"{name} exchange" for name in ("DoUDP", "DoQ", "DoH")}
     names |= {f"H3 {name} loads": f"H3 {name} PLT" for name in ("1-RTT", "0-RTT")} | {"TCP RTTs": "TCP RTT"}
     there = observations(inputs).cells
@@ -130,4 +130,4 @@ def _cell_names(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
 
 
 figure = partial(Figure, lacks=lacks)
-"""A figure of this study: what its dataset lacks is said under each."""
+"""A figure of this study, with a note on what its dataset lacks."""

@@ -144,7 +144,7 @@ FIGURES = (
     ),
     _figure(
         name="dns-exchange-other-links",
-        title="DNS exchange durations on the links that are not printed",
+        title="DNS exchange durations on cable, DSL and 4G medium",
         caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors "
         "drew these figures but did not publish them.",
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
@@ -165,7 +165,7 @@ FIGURES = (
     ),
     _figure(
         name="processing-delay",
-        title="What an exchange takes beyond its round-trips",
+        title="DNS exchange minus its round-trips",
         caption="Duration of a DNS exchange minus its minimum number of round-trips (DoUDP 1, DoQ 2, DoH 3), "
         "in ms: processing, serialisation and queueing. The authors drew this figure but did not "
         "publish it.",

@@ -216,7 +216,7 @@ FIGURES = (
     ),
     _figure(
         name="early-data",
-        title="When the request leaves and the response starts",
+        title="Times of request, handshake and response",
         caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT "
         "the browser sends the request at once, and the response starts one round-trip earlier. The "
         "end of the handshake hardly changes.",
@@ -227,7 +227,7 @@ FIGURES = (
     ),
     _figure(
         name="early-data-saving",
-        title="What H3 0-RTT saves within a round",
+        title="Time saved by H3 0-RTT within a round",
         caption="Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's "
         "RTT: start of the response (all pages) and PLT of each page.",
         note=f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 "

@@ -1,4 +1,4 @@
-"""Does the testbed do what it says? The link against Table II, the A/A self-check, and what failed."""
+"""Checks of the testbed: the link compared with Table II, the A/A self-check, and failures."""
 
 from __future__ import annotations
 

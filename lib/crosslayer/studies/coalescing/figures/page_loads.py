@@ -411,7 +411,7 @@ FIGURES = (
     ),
     _figure(
         name="plt-differences",
-        title="What each step costs within a round",
+        title="Differences of the PLT within a round",
         caption="Paired differences of the PLT within a round, in percent of the baseline's median: DoQ instead of "
         "DoUDP, DoH instead of DoQ, and a full H3 handshake instead of early data.",
         note=f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. "
