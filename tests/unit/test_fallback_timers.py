@@ -67,6 +67,15 @@ def test_the_second_attempt_of_a_kind_is_counted_from_0() -> None:
     assert medians(*rows) == {"chromium syn-syn": 250.0}
 
 
+def test_a_packet_before_the_begin_does_not_end_a_wait() -> None:
+    rows = [
+        attempt(LATE_A, 0, "AAAA", 0.0, answered_ms=92.0),
+        attempt(LATE_A, 1, "quic", 10.0, family=6),
+        attempt(LATE_A, 2, "tcp", 142.0),
+    ]
+    assert medians(*rows) == {"chromium late-a": 50.0}
+
+
 def test_every_timer_has_its_client_in_its_name() -> None:
     assert all(name.startswith(f"{timer.client} ") for name, timer in TIMERS.items())
 

@@ -147,14 +147,17 @@ def rows_of(timer: Timer) -> pl.Expr:
 
 def _delay(attempts: pl.LazyFrame, timer: Timer) -> pl.LazyFrame:
     of_load = attempts.filter(rows_of(timer)).sort("number")
-    begin, end = (_moment(event) for event in (timer.begin, timer.end))
-    return of_load.group_by(metrics.ROUND).agg(value=end - begin).drop_nulls("value")
+    begin = _moments(timer.begin).get(timer.begin.number, null_on_oob=True)
+    # An attempt of an earlier load may still repeat its packets: what precedes the begin does not end the wait.
+    ends = _moments(timer.end).filter(_moments(timer.end) >= begin)
+    value = ends.get(timer.end.number, null_on_oob=True) - begin
+    return of_load.group_by(metrics.ROUND).agg(value=value).drop_nulls("value")
 
 
-def _moment(event: Event) -> pl.Expr:
-    """Time of an event among the attempts of a load, ms; null if it did not happen."""
+def _moments(event: Event) -> pl.Expr:
+    """Times of such events among the attempts of a load, ms."""
     kinds = ["quic", "tcp"] if event.kind == "connection" else [event.kind]
     rows = pl.col("kind").is_in(kinds)
     if event.family is not None:
         rows &= pl.col("family") == event.family
-    return pl.col(event.column).filter(rows).get(event.number, null_on_oob=True)
+    return pl.col(event.column).filter(rows)
