@@ -1,7 +1,7 @@
 """Write what the documents derive from code and data: `python docs/make.py`.
 
-`testbed.svg` shows the testbed, `reference/studies.md` the studies, `reference/plan.md` the keys of a plan. The table
-of timers in `findings/fallback.md` is from its campaign.
+`testbed.svg` shows the testbed, `reference/studies.md` the studies, `reference/plan.md` the keys of a plan. The tables
+of responses and timers in `findings/fallback.md` are from its campaign.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import polars as pl
 from crosslayer.campaign import plan
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.studies import STUDIES
+from crosslayer.studies.fallback.cases import CASES, SECTIONS
+from crosslayer.studies.fallback.figures import CLIENTS
 from crosslayer.studies.fallback.timers import TIMERS, delays
 from crosslayer.study import Study
 from crosslayer.vocabulary import Protocol
@@ -202,17 +204,49 @@ def _keys(of: type, skip: tuple[str, ...] = ()) -> list[str]:
 
 
 def blocked_paths() -> str:
-    """Markdown: the findings on blocked paths, with the table of timers from the campaign."""
-    before, _, rest = (DOCS / "findings" / "fallback.md").read_text(encoding="utf-8").partition(TIMERS_BEGIN)
-    _, _, after = rest.partition(TIMERS_END)
-    return f"{before}{TIMERS_BEGIN}\n{timers_table()}\n{TIMERS_END}{after}"
+    """Markdown: the findings on blocked paths, with the tables of responses and timers from the campaign."""
+    text = (DOCS / "findings" / "fallback.md").read_text(encoding="utf-8")
+    for name, table in (("responses", responses_table()), ("timers", timers_table())):
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{table}\n{end}{after}"
+    return text
+
+
+def responses_table() -> str:
+    """Markdown: median start of the response by case, client and link, ms."""
+    dataset = Dataset.open(CAMPAIGNS / "fallback")
+    links = dataset.campaign.plan["links"]
+    median = pl.col("response_start_ms").filter(pl.col("error").is_null()).median()
+    starts = {
+        tuple(key): "no page" if ms is None else f"{ms:.1f}"
+        for *key, ms in dataset.table("page_loads")
+        .group_by("browser", "condition", "link")
+        .agg(median)
+        .collect()
+        .rows()
+    }
+    clients = [client for client in CLIENTS if any(browser == client for browser, _, _ in starts)]
+    columns = [(client, link) for client in clients for link in links]
+    heads = [f"{CLIENTS[client]}: {link}" if link == links[0] else str(link) for client, link in columns]
+    lines = [f"| visit | what the path does | {' | '.join(heads)} |", "|---|---|" + "---|" * len(columns)]
+    section = ""
+    for name, case in CASES.items():
+        cells = [starts.get((client, name, link), "") for client, link in columns]
+        if any(cells):
+            visit = "" if case.section == section else SECTIONS[case.section]
+            lines.append(f"| {visit} | {case.label} | {' | '.join(cells)} |")
+            section = case.section
+    return "\n".join(lines)
 
 
 def timers_table() -> str:
     """Markdown: what each client waits for, from the least to the greatest delay of all rounds, by link."""
     dataset = Dataset.open(CAMPAIGNS / "fallback")
-    versions = {"chromium": "chromium", "curl": "libcurl"}
-    names = {client: f"{client} {dataset.campaign.versions.get(key, '?')}" for client, key in versions.items()}
+    programs = {"curl": "libcurl", "firefox-happy-eyeballs": "firefox"}
+    clients = {timer.client for timer in TIMERS.values()}
+    versions = {client: dataset.campaign.versions.get(programs.get(client, client), "?") for client in clients}
     links = dataset.campaign.plan["links"]
     seen = {
         tuple(key): f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
@@ -225,11 +259,12 @@ def timers_table() -> str:
     lines = [f"| client | what it waits between | {', ms | '.join(links)}, ms |", "|---|---|" + "---|" * len(links)]
     for name, timer in TIMERS.items():
         cells = [seen.get((name, link), "–") for link in links]
-        lines.append(f"| {names[timer.client]} | {timer.title} | {' | '.join(cells)} |")
+        if set(cells) != {"–"}:
+            client = f"{timer.client} {versions[timer.client]}"
+            lines.append(f"| {client} | {timer.title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-TIMERS_BEGIN, TIMERS_END = "<!-- timers -->", "<!-- /timers -->"
 WRITTEN = {
     "testbed.svg": drawing,
     "reference/studies.md": studies,

@@ -162,6 +162,8 @@ class Browser(StrEnum):
 
     CHROMIUM = "chromium"
     FIREFOX = "firefox"
+    FIREFOX_HAPPY_EYEBALLS = "firefox-happy-eyeballs"
+    """Firefox with `network.http.happy_eyeballs_enabled`: its implementation of Happy Eyeballs v3."""
     CURL = "curl"
     """libcurl, which loads the document alone."""
 

@@ -1,8 +1,10 @@
-"""Chromium on a path that blocks packets: one round in virtual time, and what it tried by its packets."""
+"""Browsers and curl on a path that blocks packets: one round in virtual time, and what they tried by their packets."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,17 @@ from crosslayer.studies.fallback.cases import CASES, LATE_MS
 from crosslayer.studies.fallback.timers import delays
 from tests.integration.conftest import CROSSLAYER
 
-MEASURE = ["measure", "--study", "fallback", "--size", "smoke"]
+PLAN = """
+study = "fallback"
+links = ["4g"]
+pages = ["example.org"]
+rounds = 1
+[options]
+clients = {clients}
+cases = {cases}
+"""
+FIREFOX_CASES = ("first", "first-udp-dropped", "first-ipv6-no-record-late-a", "return-udp-dropped")
+HAPPY_EYEBALLS = "firefox-happy-eyeballs"
 NEVER = {"first-both-dropped", "first-ech-dropped", "first-ech-rejected", "first-dns-dropped"}
 NEVER_CURL = {"first-both-dropped", "first-dns-dropped"}
 RTT_MS = 91.85
@@ -24,18 +36,31 @@ SLACK = 1.001
 """A wait of `epoll_wait` ends up to 0.1 % late: the kernel may join it with other timers (`fs/select.c` of Linux)."""
 
 
-@pytest.fixture(scope="module")
-def campaign(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder: Path = tmp_path_factory.mktemp("fallback") / "data"
+def measured(folder: Path, virtual_clock: list[str], *clients: str, cases: Sequence[str] = ()) -> Dataset:
+    plan = folder / "plan.toml"
+    plan.write_text(PLAN.format(clients=json.dumps(clients), cases=json.dumps(cases)), encoding="utf-8")
     done = subprocess.run(
-        [*CROSSLAYER, *MEASURE, *virtual_clock, "--out", str(folder)],
+        [*CROSSLAYER, "measure", "--plan", str(plan), *virtual_clock, "--out", str(folder / "data")],
         capture_output=True,
         text=True,
         timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return Dataset.open(folder)
+    return Dataset.open(folder / "data")
+
+
+@pytest.fixture(scope="module")
+def campaign(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Every case in Chromium and curl."""
+    return measured(tmp_path_factory.mktemp("fallback"), virtual_clock, "chromium", "curl")
+
+
+@pytest.fixture(scope="module")
+def in_firefox(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Some cases in Firefox, as it is and with Happy Eyeballs v3."""
+    folder = tmp_path_factory.mktemp("firefox")
+    return measured(folder, virtual_clock, "firefox", HAPPY_EYEBALLS, cases=FIREFOX_CASES)
 
 
 def load(campaign: Dataset, case: str, browser: str = "chromium") -> dict[str, Any]:
@@ -171,3 +196,29 @@ def test_the_family_that_answers_is_a_column(
 )
 def test_curl_uses_what_the_path_allows(campaign: Dataset, case: str, protocol: str) -> None:
     assert load(campaign, case, "curl")["document_protocol"] == protocol
+
+
+def test_curl_remembers_http3_by_its_alt_svc_cache(campaign: Dataset) -> None:
+    assert load(campaign, "first-no-record", "curl")["document_protocol"] == "h2"
+    assert load(campaign, "return-alt-svc", "curl")["document_protocol"] == "h3"
+    assert load(campaign, "return-alt-svc-udp-dropped", "curl")["document_protocol"] == "h2"
+
+
+@pytest.mark.parametrize("browser", ["firefox", HAPPY_EYEBALLS])
+def test_every_case_of_firefox_has_a_page(in_firefox: Dataset, browser: str) -> None:
+    """One process loads all: what it learnt of the host in one case is forgotten before the next."""
+    protocols = {case: load(in_firefox, case, browser)["document_protocol"] for case in FIREFOX_CASES}
+    assert protocols == {
+        "first": "h3",
+        "first-udp-dropped": "h2",
+        "first-ipv6-no-record-late-a": "h2",
+        "return-udp-dropped": "h2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("timer", "expected_ms"),
+    [("firefox quic-tcp", 50), (f"{HAPPY_EYEBALLS} quic-tcp", 250), ("firefox late-a", LATE_MS)],
+)
+def test_firefox_waits_as_long_as_its_timer(in_firefox: Dataset, timer: str, expected_ms: float) -> None:
+    assert waited_ms(in_firefox, timer) == pytest.approx(expected_ms, abs=TIMER_MS)

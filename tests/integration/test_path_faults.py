@@ -138,6 +138,15 @@ def test_curl_on_a_path_without_ipv6(virtual_clock: list[str], fault: str, addre
     assert float(connected_s) * 1e3 == pytest.approx(connected_ms, abs=1)
 
 
+@pytest.mark.parametrize(("fault", "errors"), [("--drop=ipv6", ""), ("--reject=ipv6", " +1 errors,")])
+def test_an_echo_request_over_ipv6_is_blocked(virtual_clock: list[str], fault: str, errors: str) -> None:
+    ping = ["ping", "-6", "-n", "-c", "1", "-W", "2", network.SERVER_ADDRESS6]
+    command = [*CROSSLAYER, "link", "--clock", "virtual", "4g", fault, "--", *ping]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert f"1 packets transmitted, 0 received,{errors} 100% packet loss" in done.stdout
+    assert ("Destination unreachable: No route" in done.stdout) is bool(errors)
+
+
 if __name__ == "__main__":
     program = [sys.executable, "-m", "tests.integration.test_path_faults"]
     if sys.argv[1] == "virtual":

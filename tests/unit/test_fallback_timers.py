@@ -7,7 +7,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from crosslayer.claims.measures import SeriesStatistic
+from crosslayer.studies.fallback.cases import IN_EVERY_ROUND
+from crosslayer.studies.fallback.claims import CLAIMS
 from crosslayer.studies.fallback.timers import TIMERS, delays
+from crosslayer.vocabulary import Browser
 
 NO_RECORD, LATE_A = "first-ipv6-no-record-dropped", "first-ipv6-no-record-late-a"
 
@@ -63,5 +67,25 @@ def test_the_second_attempt_of_a_kind_is_counted_from_0() -> None:
     assert medians(*rows) == {"chromium syn-syn": 250.0}
 
 
+def test_a_packet_before_the_begin_does_not_end_a_wait() -> None:
+    rows = [
+        attempt(LATE_A, 0, "AAAA", 0.0, answered_ms=92.0),
+        attempt(LATE_A, 1, "quic", 10.0, family=6),
+        attempt(LATE_A, 2, "tcp", 142.0),
+    ]
+    assert medians(*rows) == {"chromium late-a": 50.0}
+
+
 def test_every_timer_has_its_client_in_its_name() -> None:
     assert all(name.startswith(f"{timer.client} ") for name, timer in TIMERS.items())
+
+
+def test_every_case_that_a_claim_needs_is_in_every_round() -> None:
+    needed = set()
+    for check in CLAIMS.checks.values():
+        assert isinstance(check.of, SeriesStatistic)
+        for series, _ in check.of.series.terms:
+            client, _, case = series.rpartition(" ")
+            timer = TIMERS.get(series)
+            needed.add((timer.client, timer.condition) if timer else (client or "chromium", case))
+    assert {(client, case) for client, case in needed if case not in IN_EVERY_ROUND[Browser(client)]} == set()

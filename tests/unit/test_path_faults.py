@@ -17,6 +17,7 @@ from crosslayer.testbed.fault_check import _hello, _quic
 from crosslayer.testbed.middlebox import PacketFilter, hello_with_ech
 
 CLIENT, HOST, RESOLVER = "10.53.0.1", "10.53.1.1", "10.53.0.2"
+NAME = "www.example.org"
 
 
 def frame(protocol: int, transport: bytes, *, sent: bool = True, host: str = HOST) -> bytes:
@@ -168,7 +169,23 @@ def test_a_rejected_ipv6_connect_is_answered_by_a_reset() -> None:
     assert folded(answer[22:54] + struct.pack("!I3xB", len(answer) - 54, 6) + answer[54:]) == 0xFFFF
 
 
-@pytest.mark.parametrize("data", [UDP6[:50], frame6(58, bytes(8)), frame6(0, bytes(16)), UDP6[:12] + b"\x08\x06"])
+ECHO6 = frame6(58, b"\x80" + bytes(7))
+
+
+@pytest.mark.parametrize("data", [ECHO6, frame6(0, bytes(16)), frame6(59, b"")])
+def test_ipv6_means_every_ipv6_packet_and_other_faults_leave_them_alone(data: bytes) -> None:
+    assert not passes(box("drop ipv6"), data)
+    assert passes(box("drop udp/443", "drop tcp/443", "drop syn/443", "drop quic-initial", "drop ech"), data)
+
+
+def test_an_icmpv6_error_is_not_answered_by_another() -> None:
+    _, answer = box("reject ipv6").decide(ECHO6, to_server=True, now_ns=1)
+    assert answer is not None
+    assert tuple(answer[54:56]) == (1, 0)
+    assert box("reject ipv6").decide(frame6(58, b"\x01" + bytes(7)), to_server=True, now_ns=1) == (False, None)
+
+
+@pytest.mark.parametrize("data", [UDP6[:50], UDP6[:12] + b"\x08\x06", frame(1, bytes(8))])
 def test_other_frames_pass(data: bytes) -> None:
     assert passes(box("drop ipv6", "drop udp/443"), data)
 
@@ -193,17 +210,19 @@ def test_a_hello_without_ech_or_of_another_name_passes() -> None:
 def test_attempts_over_ipv6_are_refused_by_icmpv6() -> None:
     refusal = frame6(58, bytes([1, 0]) + bytes(6) + UDP6[14:], sent=False)
     frames = [Frame(1, "eth0", True, UDP6, len(UDP6)), Frame(2, "eth0", False, refusal, len(refusal))]
-    (attempt,) = read_attempts(iter(frames), [HOST, HOST6], RESOLVER)
+    (attempt,) = read_attempts(iter(frames), [HOST, HOST6], RESOLVER, NAME)
     assert (attempt.kind, attempt.address, attempt.family, attempt.refused_ns) == ("quic", HOST6, 6, 2)
 
 
 def test_attempts_are_read_with_their_repeats_and_answers() -> None:
-    query = struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + b"\x03www\0" + struct.pack("!HH", 65, 1)
+    query = struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + b"\x03www\x07Example\x03org\0" + struct.pack("!HH", 65, 1)
+    other = query.replace(b"www", b"api")
     icmp = bytes([3, 3]) + bytes(6) + udp(6000, 443, b"initial")[14:42]
 
     def frames() -> Iterator[Frame]:
         at = 0
         for data, sent in (
+            (udp(5001, 53, other, host=RESOLVER), True),
             (udp(5000, 53, query, host=RESOLVER), True),
             (udp(5000, 53, query, sent=False, host=RESOLVER), False),
             (udp(6000, 443, b"initial"), True),
@@ -218,12 +237,12 @@ def test_attempts_are_read_with_their_repeats_and_answers() -> None:
             at += 1_000_000
             yield Frame(at, "eth0", sent, data, len(data))
 
-    lookup, quic, connect = read_attempts(frames(), [HOST], RESOLVER)
-    assert (lookup.kind, lookup.sent_ns, lookup.answered_ns) == ("HTTPS", [1_000_000], 2_000_000)
+    lookup, quic, connect = read_attempts(frames(), [HOST], RESOLVER, NAME)
+    assert (lookup.kind, lookup.sent_ns, lookup.answered_ns) == ("HTTPS", [2_000_000], 3_000_000)
     assert (quic.kind, quic.sent_ns, quic.answered_ns, quic.refused_ns) == (
         "quic",
-        [3_000_000, 4_000_000],
+        [4_000_000, 5_000_000],
         None,
-        5_000_000,
+        6_000_000,
     )
-    assert (connect.kind, connect.sent_ns, connect.answered_ns) == ("tcp", [6_000_000, 7_000_000], 8_000_000)
+    assert (connect.kind, connect.sent_ns, connect.answered_ns) == ("tcp", [7_000_000, 8_000_000], 9_000_000)

@@ -107,6 +107,13 @@ argument => new Promise(done => {
 Promises the number of remaining connections to other hosts. HTTP/2 connections (`h2`, `http/2`) are ignored because
 they do not delay new ones. A draining connection no longer reports HTTP/3 as its protocol.
 """
+_FORGET_FAILURES = """
+() => {
+  Services.obs.notifyObservers(null, "network:reset-http3-excluded-list");
+  Services.dns.clearCache(true);
+}
+"""
+"""JavaScript with the browser's privileges: lets it use HTTP/3 again with hosts where it failed."""
 _CLOSED_WAIT_MS = 20_000
 _TRIES = 10
 
@@ -124,7 +131,13 @@ class _Program(Process):
 
 
 class Firefox(Browser):
-    """Firefox without a driver; parameters as in `Browser`."""
+    """Firefox without a driver; parameters as in `Browser`.
+
+    Parameters
+    ----------
+    preferences
+        Further preferences of about:config by name; they override those that crosslayer sets.
+    """
 
     title = vocabulary.BROWSERS[vocabulary.Browser.FIREFOX].title
     token_needs_ticket = False  # neqo stores both together and waits for the token
@@ -143,18 +156,22 @@ class Firefox(Browser):
         few_processes: bool = False,
         page_timeout_s: float = 60.0,
         secure_dns: SecureDns | None = None,
+        preferences: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
+        self.returns_at_once = False
+        """Whether loads begin while connections of earlier ones are still being discarded, see `_wait_until_idle`."""
         self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
         profile, home = folder / "profile", folder / "home"
         for directory in (profile, home):
             directory.mkdir(parents=True, exist_ok=True)
         over_h3 = [*addresses, *(host for host in resolves if force_h3 and not host.startswith("*"))]
-        preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
-        preferences |= _FORCED if force_h3 else _HTTPS_RECORDS
-        preferences |= _secure_dns_preferences(secure_dns) if secure_dns is not None else {}
-        preferences["dom.ipc.processPrelaunch.enabled"] = not few_processes
-        lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
+        prefs = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
+        prefs |= _FORCED if force_h3 else _HTTPS_RECORDS
+        prefs |= _secure_dns_preferences(secure_dns) if secure_dns is not None else {}
+        prefs["dom.ipc.processPrelaunch.enabled"] = not few_processes
+        prefs |= preferences or {}
+        lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in prefs.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MOZ_", "XDG_", "DBUS_"))}
         self._program = _Program(
@@ -197,6 +214,11 @@ class Firefox(Browser):
             os.killpg(self._program.pid, signal.SIGKILL)  # no state of it is kept
         self._program.stop()
 
+    def forget_failures(self) -> None:
+        """Forget which hosts did not answer over HTTP/3, and all addresses: user contexts share both."""
+        with self._failing(""):
+            self._bidi.run(_FORGET_FAILURES, 0, context=self._own)
+
     def _ask_over_h3(self) -> None:
         """Load the warm-up page until it is loaded over HTTP/3; `BidiError` if it never is.
 
@@ -227,8 +249,11 @@ class Firefox(Browser):
         """Wait until Firefox has also discarded its closed connections.
 
         Firefox waits three PTOs for a closed QUIC connection to drain (RFC 9000, section 10.2) before it reconnects to
-        the same host. On 4G that is half a second, within which no user returns.
+        the same host. On 4G that is half a second, within which no user returns. It takes until the connection's idle
+        timeout if nothing answers, so `returns_at_once` ends this wait.
         """
+        if self.returns_at_once:
+            return super()._wait_until_idle()
         remaining = self._bidi.run(
             _WAIT_FOR_CLOSED, {"but": self._in_use, "wait_ms": _CLOSED_WAIT_MS}, context=self._own
         )

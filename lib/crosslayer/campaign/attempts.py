@@ -44,7 +44,7 @@ class Attempt:
         return 6 if ":" in self.address else 4
 
 
-def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str) -> list[Attempt]:
+def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str, name: str) -> list[Attempt]:
     """Attempts to reach some addresses, and lookups at a resolver, in order of their first packets.
 
     Parameters
@@ -54,7 +54,9 @@ def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str
     hosts
         IPv4 and IPv6 addresses of the host.
     resolver
-        Address of the resolver, whose lookups over UDP are counted. A query with another number is another lookup.
+        Address of the resolver. A query with another number is another lookup.
+    name
+        Host name whose lookups over UDP are counted.
     """
     attempts: dict[tuple[object, ...], Attempt] = {}
     for frame in frames:
@@ -70,7 +72,7 @@ def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str
         lookup = remote == (resolver, _DNS_PORT) and packet.ip_protocol == socket.IPPROTO_UDP
         if not lookup and remote[0] not in hosts:
             continue
-        kind = _kind(packet, lookup)
+        kind = _kind(packet, name if lookup else None)
         if kind is None:
             continue
         number = packet.payload[:2] if lookup else b""
@@ -94,17 +96,15 @@ def _note(attempt: Attempt, packet: Packet) -> None:
         attempt.answered_ns = packet.at_ns
 
 
-def _kind(packet: Packet, lookup: bool) -> str | None:
-    """Kind of the attempt that a packet belongs to; None for a query of another type."""
-    if not lookup:
+def _kind(packet: Packet, name: str | None) -> str | None:
+    """Kind of the attempt that a packet belongs to; None for a lookup of another type, or not of `name`."""
+    if name is None:
         return "quic" if packet.ip_protocol == socket.IPPROTO_UDP else "tcp"
-    end = 12
-    payload = packet.payload
-    while end < len(payload) and payload[end]:
-        end += 1 + payload[end]
-    if len(payload) < end + 3:
+    asked = b"".join(bytes([len(label)]) + label for label in name.encode("ascii").split(b".")) + b"\0"
+    end = 12 + len(asked)
+    if packet.payload[12:end].lower() != asked or len(packet.payload) < end + 2:
         return None
-    return _TYPES.get(struct.unpack_from("!H", payload, end + 1)[0])
+    return _TYPES.get(struct.unpack_from("!H", packet.payload, end)[0])
 
 
 def _unreachable(data: bytes) -> tuple[int, int, str] | None:

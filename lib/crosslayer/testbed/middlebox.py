@@ -5,8 +5,8 @@ the first towards the client. Standard input is a control socket. Each command i
 {"rules": [...]} sets the rules (`PathFault.command`), {"begin": NS} the time from which their moments count, ns since
 the Unix epoch, {"count": true} returns how many packets each rule has matched since it was set.
 
-Rules apply to UDP and TCP over IPv4 without options and IPv6 without extension headers. QUIC packets are recognised by
-the first long header of a datagram.
+Rules apply to UDP and TCP over IPv4 without options and IPv6 without extension headers; those of `ipv6` to every IPv6
+packet. QUIC packets are recognised by the first long header of a datagram.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ _PR_SET_TIMERSLACK = 29
 _FRAME_BYTES = 1 << 16
 _AT_ONCE = 64
 _ETHERNET_BYTES, _IP_BYTES, _IPV6_BYTES = 14, 20, 40
+_LEAST_BYTES = {socket.IPPROTO_UDP: 8, socket.IPPROTO_TCP: 20}
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = b"\x08\x00", b"\x86\xdd"
 _SYN, _RST, _ACK = 0x02, 0x04, 0x10
 _PORT_UNREACHABLE = bytes([3, 3])
 _PORT_UNREACHABLE6, _NO_ROUTE6 = bytes([1, 4]), bytes([1, 0])
 _ICMPV6_QUOTED_BYTES = 1232
+_FIRST_ICMPV6_REQUEST = b"\x80"
+"""Types below it are errors."""
 _QUIC_INITIAL, _QUIC_0RTT = 0, 1
 _QUIC_V2 = 0x6B3343CF
 _HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
@@ -43,7 +46,7 @@ _HELLO_MOST_BYTES = 1 << 14
 
 @dataclass(slots=True)
 class Segment:
-    """An IP packet with UDP or TCP."""
+    """An IP packet with UDP or TCP, or an IPv6 packet with anything else, whose ports are 0."""
 
     frame: bytes
     to_server: bool
@@ -74,7 +77,7 @@ class Segment:
 
 
 def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
-    """Read a frame; None unless it carries UDP or TCP, unfragmented, over IPv4 or IPv6 without options."""
+    """Read a frame; None unless it carries IPv6, or UDP or TCP, unfragmented, over IPv4 without options."""
     if len(frame) < _ETHERNET_BYTES + _IP_BYTES + 8:
         return None
     if frame[12:14] == _ETHERTYPE_IPV4 and frame[14] == 0x45:
@@ -82,22 +85,23 @@ def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
         if fragment & 0x3FFF:
             return None
         start, end, family = _ETHERNET_BYTES + _IP_BYTES, _ETHERNET_BYTES + total, socket.AF_INET
-    elif frame[12:14] == _ETHERTYPE_IPV6 and len(frame) >= _ETHERNET_BYTES + _IPV6_BYTES + 8:
+    elif frame[12:14] == _ETHERTYPE_IPV6 and len(frame) >= _ETHERNET_BYTES + _IPV6_BYTES:
         length, protocol = struct.unpack_from("!HB", frame, 18)
         start, family = _ETHERNET_BYTES + _IPV6_BYTES, socket.AF_INET6
         end = start + length
     else:
         return None
     transport = frame[start:end]
-    if protocol not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP) or len(transport) < 8:
-        return None
+    segment = Segment(frame, to_server, protocol, "", 0, 0, b"")
+    segment.server = socket.inet_ntop(family, segment.addresses[to_server])
+    least = _LEAST_BYTES.get(protocol)
+    if least is None or len(transport) < least:
+        return segment if segment.ipv6 else None
     source_port, destination_port = struct.unpack_from("!HH", transport)
     ports = (source_port, destination_port) if to_server else (destination_port, source_port)
-    segment = Segment(frame, to_server, protocol, "", *ports, transport[8:])
-    segment.server = socket.inet_ntop(family, segment.addresses[to_server])
+    segment.client_port, segment.server_port = ports
+    segment.payload = transport[8:]
     if protocol == socket.IPPROTO_TCP:
-        if len(transport) < 20:
-            return None
         segment.sequence, segment.acknowledgment = struct.unpack_from("!II", transport, 4)
         segment.flags = transport[13]
         segment.payload = transport[(transport[12] >> 4) * 4 :]
@@ -164,6 +168,8 @@ class BlockRule:
         selector, udp = self.values["selector"], segment.protocol == socket.IPPROTO_UDP
         if selector == "ipv6":
             return segment.ipv6
+        if segment.protocol not in _LEAST_BYTES:
+            return False
         if selector in ("udp", "tcp"):
             return udp is (selector == "udp") and segment.server_port == self.values["port"]
         if not segment.to_server:
@@ -212,7 +218,7 @@ def reply(segment: Segment, action: str, selector: str) -> bytes | None:
     if action == "truncate":
         return _truncated(segment)
     if selector == "ipv6":
-        return _unreachable6(segment, _NO_ROUTE6)
+        return None if _is_icmpv6_error(segment) else _unreachable6(segment, _NO_ROUTE6)
     if segment.protocol == socket.IPPROTO_TCP:
         return None if segment.flags & _RST else _reset(segment)
     if segment.ipv6:
@@ -220,6 +226,11 @@ def reply(segment: Segment, action: str, selector: str) -> bytes | None:
     message = bytes(4) + segment.frame[14 : 14 + _IP_BYTES + 8]
     head = _PORT_UNREACHABLE + struct.pack("!H", _checksum(_PORT_UNREACHABLE + bytes(2) + message))
     return _to_client(segment, socket.IPPROTO_ICMP, head + message)
+
+
+def _is_icmpv6_error(segment: Segment) -> bool:
+    """Whether it is an ICMPv6 error, which no other error may answer (RFC 4443, section 2.4)."""
+    return segment.protocol == socket.IPPROTO_ICMPV6 and segment.frame[54:55] < _FIRST_ICMPV6_REQUEST
 
 
 def _unreachable6(segment: Segment, kind: bytes) -> bytes:

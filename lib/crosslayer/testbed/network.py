@@ -35,6 +35,8 @@ SERVER_ADDRESS6 = "2001:db8:53::2"
 NETWORK = ipaddress.ip_network("10.53.0.0/16")
 """Network that contains every address of the testbed."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
+_PUBLIC_HOSTS = ipaddress.ip_network("198.18.1.0/24")
+"""Part of the range for tests of networks (RFC 2544), which no browser takes for a private one."""
 _HOSTS6 = ipaddress.ip_network("2001:db8:53:1::/64")
 _FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
 _FAR_NAMES = [ipaddress.ip_network(f"10.53.{2 + number}.0/24") for number in range(2)]
@@ -209,6 +211,22 @@ def _assign(names: list[str], pool: ipaddress.IPv4Network | ipaddress.IPv6Networ
         loopback = index(inside, "lo")
         for address in addresses.values():
             inside.addr("add", index=loopback, address=address, prefixlen=32)
+    return addresses
+
+
+def add_public_addresses(names: Sequence[str], congestion_control: str | None = None) -> dict[str, str]:
+    """Give each host name a further IPv4 address at the server, outside the private ranges; returns them by name.
+
+    Firefox opens no fallback connection to a private address (RFC 1918). `congestion_control` is as in `build`.
+    """
+    addresses = {name: str(_PUBLIC_HOSTS[1 + i]) for i, name in enumerate(names)}
+    metrics = {"metrics": {"cc_algo": congestion_control}} if congestion_control else {}
+    with inside(SERVER) as ip:
+        loopback = index(ip, "lo")
+        for address in addresses.values():
+            ip.addr("replace", index=loopback, address=address, prefixlen=32)
+    with inside(CLIENT) as ip:
+        ip.route("replace", dst=str(_PUBLIC_HOSTS), gateway=SERVER_ADDRESS, **metrics)
     return addresses
 
 

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from crosslayer.vocabulary import Browser
+
 FIRST: Final = "first"
 SECOND: Final = "second"
 RETURN: Final = "return"
 Visit = Literal["first", "second", "return"]
 QueryType = Literal["A", "AAAA", "HTTPS"]
+SECTIONS: Final[Mapping[str, str]] = {
+    "first": "First visit",
+    "first-ipv6": "First visit, host with IPv4 and IPv6",
+    "second": "Second visit, same path",
+    "return": "Return after a visit on a good path",
+}
+"""Titles of the kinds of visit."""
 LATE_MS: Final = 600
 """Longer than every timer of a client that waits for a family, shorter than its repetition of a lookup, ms."""
 PUBLIC = "{public}"
@@ -38,10 +47,26 @@ class Case:
     of_resolver: bool = False
     """Whether the faults are those of the path to the resolver instead."""
 
+    private: bool = False
+    """Whether the host has an address of the private ranges (RFC 1918)."""
+
+    @property
+    def section(self) -> str:
+        """Name of the kind of visit, see `SECTIONS`."""
+        return "first-ipv6" if self.ipv6 else self.visit
+
+    @property
+    def label(self) -> str:
+        """The fault, with what announces HTTP/3 if no HTTPS record does."""
+        if self.record != "none":
+            return self.about
+        return f"{self.about} (HTTP/2)" if self.visit == FIRST else f"{self.about} (Alt-Svc)"
+
     @property
     def for_curl(self) -> bool:
-        """Whether curl can be measured in it: it asks for no HTTPS record and remembers nothing of an earlier visit."""
-        return self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late
+        """Whether curl can be measured in it: it asks for no HTTPS record, and remembers of a visit only Alt-Svc."""
+        later = self.visit != FIRST and self.record == "none"
+        return later or (self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late)
 
 
 _DROPPED, _REJECTED = ("drop udp/443",), ("reject udp/443",)
@@ -51,6 +76,7 @@ CASES: Final[Mapping[str, Case]] = {
     "first": Case("nothing blocked", FIRST),
     "first-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED),
     "first-udp-rejected": Case("UDP 443 rejected", FIRST, _REJECTED),
+    "first-private-udp-dropped": Case("UDP 443 dropped, private address", FIRST, _DROPPED, private=True),
     "first-initial-dropped": Case("Initials of 1,200 bytes dropped", FIRST, ("drop quic-initial:1200",)),
     "first-version-dropped": Case("QUIC v1 dropped", FIRST, ("drop quic-version:1",)),
     "first-syn-dropped": Case("TCP SYN dropped", FIRST, ("drop syn/443",)),
@@ -93,3 +119,36 @@ CASES: Final[Mapping[str, Case]] = {
     "return-alt-svc-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, "none"),
 }
 """By name, which is the column `condition`."""
+
+IN_EVERY_ROUND: Final[Mapping[Browser, tuple[str, ...]]] = {
+    Browser.CHROMIUM: (
+        "first",
+        "first-udp-dropped",
+        "first-udp-rejected",
+        "first-ipv6-no-record-dropped",
+        "first-ipv6-no-record-late-a",
+        "first-ipv6-no-record-late-aaaa",
+        "second-udp-dropped",
+        "second-udp-rejected",
+        "return",
+        "return-udp-dropped",
+        "return-udp-rejected",
+        "return-0-rtt-dropped",
+    ),
+    Browser.FIREFOX: (
+        "first-udp-dropped",
+        "first-udp-rejected",
+        "first-ipv6-no-record-dropped",
+        "first-ipv6-no-record-late-a",
+        "first-ipv6-no-record-late-aaaa",
+        "return-udp-dropped",
+        "return-alt-svc-udp-dropped",
+    ),
+    Browser.FIREFOX_HAPPY_EYEBALLS: (
+        "first-udp-dropped",
+        "first-ipv6-no-record-late-a",
+        "first-ipv6-no-record-late-aaaa",
+    ),
+    Browser.CURL: tuple(name for name, case in CASES.items() if case.for_curl),
+}
+"""Cases that claims need in several rounds, by client, and those of curl, which are quick."""

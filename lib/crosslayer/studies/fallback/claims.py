@@ -28,8 +28,11 @@ def _response(client: Browser, condition: str) -> Source:
     return Source("page_loads", rows, pl.col("response_start_ms"))
 
 
-_RESPONSES = {name: _response(Browser.CHROMIUM, name) for name in CASES} | {
-    f"curl {name}": _response(Browser.CURL, name) for name, case in CASES.items() if case.for_curl
+_RESPONSES = {
+    name if client is Browser.CHROMIUM else f"{client.value} {name}": _response(client, name)
+    for client in Browser
+    for name, case in CASES.items()
+    if client is not Browser.CURL or case.for_curl
 }
 """Starts of responses by case, those of Chromium without its name."""
 
@@ -65,6 +68,14 @@ _FIRST_ANSWER = Cause("curl connects to the address that it knows first: {0} ms 
 _FROM_THE_LOOKUP = Cause(
     "curl's delay begins with the request and the lookup: TCP starts {0} ms after the lookup began.",
     (median("curl lookup-tcp"),),
+)
+_FAST_FALLBACK = Cause(
+    "Firefox has a delay of its own, `network.dns.httpssvc.http3_fast_fallback_timeout`: {0} ms (FALL16).",
+    (median("firefox quic-tcp"),),
+)
+_ONE_LOOKUP = Cause(
+    "Firefox asks for both families by one getaddrinfo, which ends with the later answer: {0} ms after the A answer.",
+    (median("firefox late-aaaa"),),
 )
 
 CLAIMS = Claims(
@@ -162,7 +173,91 @@ CLAIMS = Claims(
             median({"first-udp-dropped": 1.0, "curl first-udp-dropped": -1.0}),
             Bound(above=100.0, unit="ms"),
         ),
+        claim(
+            "FALL16",
+            "Firefox sends its first SYN 50 ms after its first QUIC packet",
+            median("firefox quic-tcp"),
+            Number(published=50.0, tolerance=_TIMER, unit="ms"),
+            remark="Its preference network.dns.httpssvc.http3_fast_fallback_timeout.",
+        ),
+        claim(
+            "FALL17",
+            "Firefox waits for QUIC as long as draft-ietf-happy-happyeyeballs-v3 recommends, 250 ms",
+            median("firefox quic-tcp"),
+            Number(published=250.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL18",
+            "By Alt-Svc, Firefox sends its first SYN 100 ms after its first QUIC packet",
+            median("firefox alt-svc-quic-tcp"),
+            Number(published=100.0, tolerance=_TIMER, unit="ms"),
+            remark="Its preference network.http.http3.backup_timer_delay.",
+        ),
+        claim(
+            "FALL19",
+            "Firefox tries IPv4 after the 250 ms that draft-ietf-happy-happyeyeballs-v3 recommends",
+            median("firefox ipv6-ipv4"),
+            Number(published=250.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL20",
+            "With an A answer Firefox waits 50 ms for AAAA, as draft-ietf-happy-happyeyeballs-v3 recommends",
+            median("firefox late-aaaa"),
+            Number(published=50.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL21",
+            "A late A answer stalls Firefox, although the AAAA answer is there",
+            median("firefox late-a"),
+            Bound(above=_STALL, unit="ms"),
+            remark="arXiv 2412.00263 reports it of Chrome and Firefox.",
+        ),
+        claim(
+            "FALL22",
+            "Where the path drops QUIC, a first visit costs Firefox less than Chromium",
+            median({"first-udp-dropped": 1.0, "firefox first-udp-dropped": -1.0}),
+            Bound(above=100.0, unit="ms"),
+        ),
+        claim(
+            "FALL23",
+            "A first visit in Firefox gains nothing if the path rejects QUIC by ICMP instead of dropping it",
+            median({"firefox first-udp-dropped": 1.0, "firefox first-udp-rejected": -1.0}),
+            Number(published=0.0, tolerance=_OF_BROWSER, unit="ms"),
+        ),
+        claim(
+            "FALL24",
+            "A visitor who returns to a path that now drops QUIC waits 3 s longer in Chromium than in Firefox",
+            median({"return-udp-dropped": 1.0, "firefox return-udp-dropped": -1.0}),
+            Bound(above=3000.0, unit="ms"),
+        ),
+        claim(
+            "FALL25",
+            "Firefox with Happy Eyeballs v3 starts TCP 250 ms after QUIC, as the draft recommends",
+            median("firefox-happy-eyeballs quic-tcp"),
+            Number(published=250.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL26",
+            "With an A answer Firefox with Happy Eyeballs v3 waits 50 ms for AAAA, as the draft recommends",
+            median("firefox-happy-eyeballs late-aaaa"),
+            Number(published=50.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL27",
+            "A late A answer stalls Firefox with Happy Eyeballs v3",
+            median("firefox-happy-eyeballs late-a"),
+            Bound(above=_STALL, unit="ms"),
+        ),
+        claim(
+            "FALL28",
+            "Where the path drops QUIC, Happy Eyeballs v3 costs a first visit in Firefox 200 ms",
+            median({"firefox-happy-eyeballs first-udp-dropped": 1.0, "firefox first-udp-dropped": -1.0}),
+            Number(published=200.0, tolerance=_OF_BROWSER, unit="ms"),
+            remark="It waits 250 ms instead of 50.",
+        ),
         causes={
+            _FAST_FALLBACK: "FALL17",
+            _ONE_LOOKUP: "FALL20",
             _OWN_DELAY: "FALL2",
             _OWN_FAMILY_DELAY: "FALL9",
             _WAITS_FOR_AAAA: "FALL10",

@@ -1,7 +1,11 @@
-"""libcurl with HTTP/3 as a client: one document on new connections, without its resources."""
+"""libcurl with HTTP/3 as a client: one document on new connections, without its resources.
+
+The library is that of the package pycurl. It is called by ctypes, because pycurl has no option for the Alt-Svc cache.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +19,13 @@ except ImportError:  # its package is optional
 _HTTP3_FEATURE: Final = 1 << 25
 _ALPN: Final = {2: "http/1.1", 3: "h2", 30: "h3"}
 """Values of CURLINFO_HTTP_VERSION."""
+_ERROR_BUFFER, _ALT_SVC = 10010, 10287
+"""Options of <curl/curl.h> that pycurl does not name."""
+_ALT_SVC_CTRL, _ALT_SVC_H2, _ALT_SVC_H3 = 286, 1 << 4, 1 << 5
+_DOWNLOADED = 0x600008
+"""CURLINFO_SIZE_DOWNLOAD_T."""
+_ERROR_BYTES = 256
+_Write = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,51 +46,84 @@ def versions() -> dict[str, str]:
     return {name: known[name] for name in ("libcurl", "ngtcp2", "nghttp3") if name in known}
 
 
-def fetch(url: str, *, http3: bool, ca_file: Path, timeout_s: float) -> Fetched:
-    """Request a document in a new libcurl, which knows nothing of earlier requests.
+def fetch(url: str, *, http3: bool, ca_file: Path, timeout_s: float, alt_svc: Path | None = None) -> Fetched:
+    """Request a document in a new libcurl handle, which knows of earlier requests what `alt_svc` contains.
 
     Parameters
     ----------
     url
         URL of the document.
     http3
-        `curl --http3`: HTTP/3, or HTTP/2 where HTTP/3 does not answer in time. Otherwise HTTP/2.
+        `curl --http3`: HTTP/3, or HTTP/2 where HTTP/3 does not answer in time. Otherwise curl chooses: HTTP/2, and
+        HTTP/3 if `alt_svc` contains it.
     ca_file
         CA certificate, PEM.
     timeout_s
         Time after which the request is ended, seconds.
+    alt_svc
+        `curl --alt-svc`: file of the Alt-Svc cache, which is read before the request and written after it.
     """
-    curl, body = pycurl.Curl(), bytearray()
-    for option, value in (
-        (pycurl.URL, url),
-        (pycurl.CAINFO, str(ca_file)),
-        (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_3 if http3 else pycurl.CURL_HTTP_VERSION_2TLS),
-        (pycurl.WRITEFUNCTION, body.extend),
-        (pycurl.TIMEOUT_MS, round(timeout_s * 1e3)),
-    ):
-        curl.setopt(option, value)
-    started_s = time.time()
+    curl, body = _library(), bytearray()
+    message = ctypes.create_string_buffer(_ERROR_BYTES)
+
+    def take(data: int, size: int, count: int, _own: object) -> int:
+        body.extend(ctypes.string_at(data, size * count))
+        return size * count
+
+    write = _Write(take)
+    handle = ctypes.c_void_p(curl.curl_easy_init())
+    options: dict[int, Any] = {
+        pycurl.URL: url.encode(),
+        pycurl.CAINFO: str(ca_file).encode(),
+        pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_3 if http3 else pycurl.CURL_HTTP_VERSION_NONE,
+        pycurl.WRITEFUNCTION: write,
+        pycurl.TIMEOUT_MS: round(timeout_s * 1e3),
+        pycurl.NOSIGNAL: 1,
+        _ERROR_BUFFER: message,
+    }
+    if alt_svc is not None:
+        options |= {_ALT_SVC_CTRL: _ALT_SVC_H2 | _ALT_SVC_H3, _ALT_SVC: str(alt_svc).encode()}
     try:
-        curl.perform()
-    except pycurl.error as error:
-        return Fetched({"started_s": started_s}, f"curl: {error.args[1]}")
+        for option, value in options.items():
+            curl.curl_easy_setopt(handle, option, ctypes.c_long(value) if isinstance(value, int) else value)
+        started_s = time.time()
+        failed = curl.curl_easy_perform(handle)
+        columns = _columns(curl, handle) | {"started_s": started_s}
+        status = _info(curl, handle, pycurl.RESPONSE_CODE)
     finally:
-        columns = _columns(curl) | {"started_s": started_s}
-        status = curl.getinfo(pycurl.RESPONSE_CODE)
-        curl.close()
+        curl.curl_easy_cleanup(handle)
+    if failed:
+        return Fetched({"started_s": started_s}, f"curl: {message.value.decode(errors='replace')}")
     if status != 200 or not body:
         return Fetched({"started_s": started_s}, f"curl: status {status}, {len(body)} bytes")
     return Fetched(columns, "")
 
 
-def _columns(curl: Any) -> dict[str, Any]:
+def _library() -> ctypes.CDLL:
+    """The libcurl that pycurl has loaded."""
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    curl = ctypes.CDLL(next(line.split()[-1] for line in mapped if "/libcurl" in line))
+    curl.curl_easy_init.restype = ctypes.c_void_p
+    curl.curl_easy_setopt.argtypes = curl.curl_easy_getinfo.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    curl.curl_easy_perform.argtypes = curl.curl_easy_cleanup.argtypes = [ctypes.c_void_p]
+    return curl
+
+
+def _info(curl: ctypes.CDLL, handle: ctypes.c_void_p, what: int) -> int:
+    """A number of CURLINFO, of type long or curl_off_t."""
+    value = ctypes.c_long()
+    curl.curl_easy_getinfo(handle, what, ctypes.byref(value))
+    return value.value
+
+
+def _columns(curl: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, Any]:
     """Times of a request after its start, as columns of `page_loads`."""
 
-    def ms(option: int) -> float:
-        return float(curl.getinfo(option)) / 1e3
+    def ms(what: int) -> float:
+        return _info(curl, handle, what) / 1e3
 
     resolved_ms, secured_ms, total_ms = (
-        ms(option) for option in (pycurl.NAMELOOKUP_TIME_T, pycurl.APPCONNECT_TIME_T, pycurl.TOTAL_TIME_T)
+        ms(what) for what in (pycurl.NAMELOOKUP_TIME_T, pycurl.APPCONNECT_TIME_T, pycurl.TOTAL_TIME_T)
     )
     return {
         "plt_ms": total_ms,
@@ -91,7 +135,7 @@ def _columns(curl: Any) -> dict[str, Any]:
         "request_start_ms": ms(pycurl.PRETRANSFER_TIME_T),
         "response_start_ms": ms(pycurl.STARTTRANSFER_TIME_T),
         "response_end_ms": total_ms,
-        "document_protocol": _ALPN.get(curl.getinfo(pycurl.INFO_HTTP_VERSION), ""),
-        "transfer_bytes": int(curl.getinfo(pycurl.SIZE_DOWNLOAD) + curl.getinfo(pycurl.HEADER_SIZE)),
+        "document_protocol": _ALPN.get(_info(curl, handle, pycurl.INFO_HTTP_VERSION), ""),
+        "transfer_bytes": _info(curl, handle, _DOWNLOADED) + _info(curl, handle, pycurl.HEADER_SIZE),
         "resource_count": 0,
     }

@@ -8,31 +8,27 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREEN, INK, RED, SOLID, TEXT_WIDTH, AnyChart, Style, with_titles
-from crosslayer.studies.fallback.cases import CASES, FIRST, Case
+from crosslayer.figures.style import BLUE, GREEN, INK, PURPLE, RED, SOLID, TEXT_WIDTH, AnyChart, Style, with_titles
+from crosslayer.studies.fallback.cases import CASES, SECTIONS
 from crosslayer.studies.fallback.timers import TIMERS, delays
 
-_SECTIONS = {
-    "first": "First visit",
-    "first-ipv6": "First visit, host with IPv4 and IPv6",
-    "second": "Second visit, same path",
-    "return": "Return after a visit on a good path",
+CLIENTS = {
+    "chromium": "Chromium",
+    "firefox": "Firefox",
+    "firefox-happy-eyeballs": "Firefox with Happy Eyeballs v3",
+    "curl": "curl",
 }
-_CLIENTS = {"chromium": "Chromium", "firefox": "Firefox", "curl": "curl"}
-_COLORS = {"chromium": BLUE, "firefox": GREEN, "curl": RED}
-_SHAPES = {"fiber": "square", "4g": "circle"}
-_NO_PAGE_MS = 100_000.0
+_STYLES = {
+    "Chromium": Style(BLUE, "circle", SOLID),
+    "Firefox": Style(GREEN, "square", SOLID),
+    "Firefox with Happy Eyeballs v3": Style(PURPLE, "diamond", SOLID),
+    "curl": Style(RED, "triangle-up", SOLID),
+}
+_ROW_PX = 9
+"""Height of a client within a row."""
+_NO_PAGE_MS = 200_000.0
 """Position on the axis of loads without a page, ms."""
-
-
-def _section(case: Case) -> str:
-    return "first-ipv6" if case.ipv6 else case.visit
-
-
-def _label(case: Case) -> str:
-    if case.record == "none":
-        return f"{case.about} (HTTP/2)" if case.visit == FIRST else f"{case.about} (Alt-Svc)"
-    return case.about
+_AXIS = "Response starts (ms, logarithmic)"
 
 
 def blocked_data(inputs: Inputs) -> pl.DataFrame:
@@ -47,52 +43,57 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
     shown = metrics.medians(good, "response_start_ms", keys)
     tried = cases.group_by(keys).agg(loads=pl.len(), ended=pl.col("error").is_not_null().sum()).collect()
     frame = tried.join(shown, on=keys, how="left").with_columns(
-        section=pl.col("condition").replace_strict({name: _section(case) for name, case in CASES.items()}),
-        about=pl.col("condition").replace_strict({name: _label(case) for name, case in CASES.items()}),
+        section=pl.col("condition").replace_strict({name: case.section for name, case in CASES.items()}),
+        about=pl.col("condition").replace_strict({name: case.label for name, case in CASES.items()}),
     )
     order = {name: number for number, name in enumerate(CASES)}
     return inputs.by_rtt(frame.sort("browser", pl.col("condition").replace_strict(order, return_dtype=pl.Int64)))
 
 
-def _series(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
-    """Rows with their client and series, and how these are drawn: a colour a client, a shape a link."""
-    client = pl.col("browser").replace(_CLIENTS)
-    shown = with_titles(frame).with_columns(client=client, series=pl.format("{}, {}", client, pl.col("link_title")))
-    names = {
-        series: Style(_COLORS[browser], _SHAPES.get(link, "diamond"), SOLID)
-        for browser, link, series in shown.select("browser", "link", "series").unique(maintain_order=True).rows()
-    }
-    clients = {name: Style(_COLORS[browser], "circle", SOLID) for browser, name in _CLIENTS.items()}
-    present = {name: encodings for name, encodings in clients.items() if name in set(shown["client"])}
-    encodings = marks.encode_series("series", names, "color", "shape", columns=len(names))
+def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
+    """Rows with the name of their client, and how clients are drawn."""
+    shown = with_titles(frame).with_columns(client=pl.col("browser").replace(CLIENTS))
+    present = {name: style for name, style in _STYLES.items() if name in set(shown["client"])}
+    encodings = marks.encode_series("client", present, "color", "shape", columns=len(present))
     return shown, encodings | marks.encode_series("client", present, "offset", legend=False)
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
-    """A plot for each kind of visit, a row for each fault; `no page` at the end where none came."""
+    """A row of plots for each kind of visit, one for each link; `no page` at the end where none came."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
-    shown, encodings = _series(frame)
-    tooltip = marks.tooltip("series", "about", value="median, ms", digits=".1f", counted="loads")
+    shown, encodings = _clients(frame)
+    links = shown["link_title"].unique(maintain_order=True).to_list()
+    tooltip = marks.tooltip("client", "link_title", "about", value="median, ms", digits=".1f", counted="loads")
     scale = alt.Scale(type="log", domain=[10, 200_000])
     axis = alt.Axis(values=[10, 100, 1000, 10_000, 100_000], format="~s")
     plots = []
-    sections = [section for section in _SECTIONS if section in set(shown["section"])]
+    sections = [section for section in SECTIONS if section in set(shown["section"])]
     for section in sections:
         part = shown.filter(pl.col("section") == section)
-        axis_title = "Response starts (ms, logarithmic)" if section == sections[-1] else None
-        x = alt.X("median:Q", title=axis_title, scale=scale, axis=axis)
-        labels = list(dict.fromkeys(_label(case) for case in CASES.values() if _section(case) == section))
-        y = marks.rows("about", [label for label in labels if label in set(part["about"])])
-        came = part.filter(pl.col("median").is_not_null())
-        never = _without_page(part)
-        height = 26 * part["about"].n_unique()
-        base = alt.Chart(came, width=TEXT_WIDTH - 250, height=height, title=marks.heading(_SECTIONS[section]))
-        layers = [*marks.intervals(base, x, y, tooltip, encodings)]
-        failed = alt.Chart(never).mark_text(align="center", fontSize=9, color=INK)
-        layers.append(failed.encode(x=x, y=y, text="text:N"))
-        plots.append(alt.layer(*layers))
+        x = alt.X("median:Q", title=_AXIS if section == sections[-1] else None, scale=scale, axis=axis)
+        labels = list(dict.fromkeys(case.label for case in CASES.values() if case.section == section))
+        labels = [label for label in labels if label in set(part["about"])]
+        row = []
+        for number, link in enumerate(links):
+            own = part.filter(pl.col("link_title") == link)
+            y = marks.rows("about", labels, labels=number == 0)
+            came = own.filter(pl.col("median").is_not_null())
+            heading = f"{SECTIONS[section]}: {link}" if number == 0 else str(link)
+            base = alt.Chart(came, width=_column_px(links, 250), height=_height(part, labels))
+            failed = alt.Chart(_without_page(own)).mark_text(align="right", fontSize=9, color=INK)
+            layers = [*marks.intervals(base, x, y, tooltip, encodings), failed.encode(x=x, y=y, text="text:N")]
+            row.append(alt.layer(*layers).properties(title=marks.heading(heading)))
+        plots.append(alt.hconcat(*row, spacing=10))
     return alt.vconcat(*plots, spacing=12)
+
+
+def _column_px(links: list[str], labels_px: int) -> float:
+    return (TEXT_WIDTH - labels_px) / len(links)
+
+
+def _height(frame: pl.DataFrame, labels: list[str]) -> int:
+    return (4 + _ROW_PX * frame["client"].n_unique()) * len(labels)
 
 
 def _without_page(part: pl.DataFrame) -> pl.DataFrame:
@@ -128,7 +129,7 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
         if len(cells) == 5:
             starts = {condition: with_interval(cell, "ms", 0) for condition, cell in cells.items()}
             parts.append(
-                f"{_CLIENTS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
+                f"{CLIENTS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
                 f"{starts['first-udp-rejected']} where UDP 443 is rejected and {starts['first-udp-dropped']} where it "
                 f"is dropped; on a return after {starts['return']}, and {starts['return-udp-dropped']} where it is "
                 "dropped"
@@ -159,18 +160,25 @@ def timers(frame: pl.DataFrame) -> AnyChart:
     """A row for each timer, from its least to its greatest value."""
     if frame.is_empty():
         return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
-    shown, encodings = _series(frame)
+    shown, encodings = _clients(frame)
+    links = shown["link_title"].unique(maintain_order=True).to_list()
     labels = list(dict.fromkeys(timer.title for timer in TIMERS.values() if timer.title in set(shown["about"])))
-    tooltip = marks.tooltip("series", "about", value="median, ms", digits=".1f")
+    tooltip = marks.tooltip("client", "link_title", "about", value="median, ms", digits=".1f")
     tooltip += [
         alt.Tooltip("low:Q", format=".1f", title="least"),
         alt.Tooltip("high:Q", format=".1f", title="greatest"),
         alt.Tooltip("n:Q", title="rounds"),
     ]
-    axis = alt.Axis(values=[0, 20, 50, 100, 200, 300, 600, 1000, 2000, 4000])
-    x = alt.X("median:Q", title="Wait (ms)", scale=alt.Scale(type="symlog", constant=20, domain=[-4, 5000]), axis=axis)
-    base = alt.Chart(shown, width=TEXT_WIDTH - 330, height=26 * len(labels))
-    return alt.layer(*marks.intervals(base, x, marks.rows("about", labels), tooltip, encodings))
+    axis = alt.Axis(values=[0, 50, 250, 1000, 5000, 30_000], format=",d")
+    scale = alt.Scale(type="symlog", constant=50, domain=[-6, 40_000])
+    plots = []
+    for number, link in enumerate(links):
+        own = shown.filter(pl.col("link_title") == link)
+        x = alt.X("median:Q", title="Wait (ms)", scale=scale, axis=axis)
+        base = alt.Chart(own, width=_column_px(links, 290), height=_height(shown, labels), title=marks.heading(link))
+        y = marks.rows("about", labels, labels=number == 0)
+        plots.append(alt.layer(*marks.intervals(base, x, y, tooltip, encodings)))
+    return alt.hconcat(*plots, spacing=10)
 
 
 def timers_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -188,7 +196,7 @@ def timers_verdict(frame: pl.DataFrame) -> str:
             f"{about}: {low:.0f} ms" if round(low) == round(high) else f"{about}: {low:.0f} to {high:.0f} ms"
             for about, low, high in waits.rows()
         )
-        parts.append(f"{_CLIENTS[client]}: {'; '.join(listed)}")
+        parts.append(f"{CLIENTS[client]}: {'; '.join(listed)}")
     return ". ".join(parts) + "." if parts else "Not answered: this dataset lacks attempts."
 
 

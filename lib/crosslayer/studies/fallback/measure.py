@@ -9,10 +9,13 @@ from __future__ import annotations
 import ipaddress
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.browser import Browser, BrowserError, BrowserPrograms, PageLoad, find_browser
+from crosslayer.browser.firefox import Firefox
 from crosslayer.campaign.attempts import Attempt, read_attempts
 from crosslayer.campaign.evidence import document_columns, incomplete
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
@@ -23,7 +26,17 @@ from crosslayer.packets import Ring
 from crosslayer.pages import PageSpec
 from crosslayer.path_faults import PathFault, parse_fault
 from crosslayer.studies.fallback import curl
-from crosslayer.studies.fallback.cases import CASES, FIRST, LATE_MS, PUBLIC, SECOND, Case, QueryType
+from crosslayer.studies.fallback.cases import (
+    CASES,
+    FIRST,
+    IN_EVERY_ROUND,
+    LATE_MS,
+    PUBLIC,
+    RETURN,
+    SECOND,
+    Case,
+    QueryType,
+)
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 from crosslayer.testbed.ech import EchKey
@@ -38,57 +51,90 @@ _PROBE_RTT_MS = 700.0
 """Above the RTT of every link: probes wait that long for each other's fate."""
 
 
-_CURL = "curl-"
-"""Begins the conditions of curl; the rest is the case."""
+_FIREFOX: Mapping[Client, Mapping[str, object]] = {
+    Client.FIREFOX: {"network.dns.disableIPv6": False},
+    Client.FIREFOX_HAPPY_EYEBALLS: {"network.dns.disableIPv6": False, "network.http.happy_eyeballs_enabled": True},
+}
+"""Preferences of Firefox by client."""
 
 
 class Fallback(Measurer):
-    """One load for each case, in one browser kept between them, and one request of curl for each of its cases."""
+    """One load for each case, in browsers kept between them, and one request of curl for each of its cases."""
 
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         namespaces.use_resolver(network.SERVER_ADDRESS)
-        self._addresses6 = network.enable_ipv6(list(bench.addresses), bench.plan.congestion_control)
         pages = [bench.pages[name] for name in bench.plan.pages]
         resolved = [page.host for page in pages]
+        self._addresses6 = network.enable_ipv6(resolved, bench.plan.congestion_control)
+        self._addresses4 = network.add_public_addresses(resolved, bench.plan.congestion_control)
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
         self._middlebox = Middlebox()
         self._ring = Ring()
-        self._kept = KeptBrowser(
-            bench,
-            lambda browser: self._load(browser, pages[0], CASES["first"]),
-            force_h3=False,
-            addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
-            resolves=resolved,
-            page_timeout_s=LOAD_TIMEOUT_S,
-        )
+        options = bench.plan.options
+        self._cases = options.cases or tuple(CASES)
+        self._clients = [client for client in installed_clients() if client in options.clients]
+        self._browsers = {
+            client: KeptBrowser(
+                bench,
+                lambda browser: self._load(browser, pages[0], CASES["first"]),
+                name=client.value,
+                programs=programs,
+                force_h3=False,
+                addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
+                resolves=resolved,
+                page_timeout_s=LOAD_TIMEOUT_S,
+                **({"preferences": _FIREFOX[client]} if client in _FIREFOX else {}),
+            )
+            for client in self._clients
+            if (programs := installed_clients()[client]) is not None
+        }
 
     def close(self) -> None:
-        """End the browser, the capture and the middlebox."""
-        self._kept.close()
+        """End the browsers, the capture and the middlebox."""
+        for kept in self._browsers.values():
+            kept.close()
         self._ring.close()
         self._middlebox.stop()
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Versions of libcurl and its libraries."""
-        return curl.versions()
+        """Versions of Firefox, and of libcurl and its libraries, where they are measured."""
+        firefox = next((installed_clients().get(client) for client in _FIREFOX if client in plan.options.clients), None)
+        of_curl = curl.versions() if Client.CURL in plan.options.clients else {}
+        return of_curl | (firefox.versions if firefox else {})
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every case, and those of curl where there is one with HTTP/3."""
-        of_curl = [f"{_CURL}{name}" for name, case in CASES.items() if case.for_curl] if curl.versions() else []
-        return [*CASES, *of_curl]
+        """Cases that claims need, for each client."""
+        return self._conditions(in_every_round=True)
+
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
+        """All other cases, in the first rounds."""
+        full = round_number < self.bench.plan.options.full_rounds
+        return self._conditions(in_every_round=False) if full else []
+
+    def _conditions(self, *, in_every_round: bool) -> list[str]:
+        return [
+            condition_of(client, name)
+            for client in self._clients
+            for name in self._cases
+            if (name in IN_EVERY_ROUND[client]) is in_every_round
+            and (client is not Client.CURL or CASES[name].for_curl)
+        ]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
-        name = condition.removeprefix(_CURL)
-        h3 = "1-rtt" if CASES[name].visit in (FIRST, SECOND) else "0-rtt"
+        client, name = client_and_case(condition)
+        early_data = CASES[name].visit == RETURN and client is not Client.CURL
+        h3 = "0-rtt" if early_data else "1-rtt"
         columns = {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": name}
-        return "page_loads", columns | ({"browser": Client.CURL.value} if name != condition else {})
+        return "page_loads", columns | {"browser": client.value}
 
     def warm_up(self) -> None:
-        """One load."""
-        self._kept.open()
+        """One load in each browser but Firefox, which is started when it is measured."""
+        for client, kept in self._browsers.items():
+            if client not in _FIREFOX:
+                kept.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, and those of its resources and of what the browser tried."""
@@ -96,41 +142,56 @@ class Fallback(Measurer):
         case, started = CASES[row["condition"]], time.time()
         if fault := self._verify(page, case):
             return {"page_loads": [row | {"started_s": started, "error": fault}]}
-        if condition != row["condition"]:
+        client, _ = client_and_case(condition)
+        if client is Client.CURL:
             return self._measure_curl(row, page, case)
+        kept = self._browsers[client]
         try:
-            browser = self._kept.open()
+            browser = kept.open()
+            if isinstance(browser, Firefox):
+                browser.forget_failures()
+                browser.returns_at_once = case.visit == SECOND
             self.bench.server.events()  # discard those of earlier loads and of probes
             load = self._load(browser, page, case)
         except BrowserError as error:
-            tried = attempt_rows(row | {"started_s": started}, self._attempts(page))
-            self._kept.close()
+            tried = attempt_rows(row | {"started_s": started}, self._attempts(page, case))
+            kept.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}], "attempts": tried}
         finally:
             self._end_faults()
-        attempts, events = self._attempts(page), self.bench.server.events()
+        attempts, events = self._attempts(page, case), self.bench.server.events()
         row = row | load_columns(load) | incomplete(events, page, load) | self._evidence(page, case, events, attempts)
         resources = resource_rows(row, load, events)
         return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
 
     def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
-        """One request of curl."""
-        server, addresses = self.bench.server, self._target(page, case)
+        """One request of curl, and before it, in a later visit, one that fills its Alt-Svc cache over HTTP/2."""
+        server, addresses, faults = self.bench.server, self._target(page, case), faults_of(case, page)
+        cache = self.bench.folder / "alt-svc" if case.visit != FIRST else None
+        fetch = partial(
+            curl.fetch,
+            f"https://{page.host}/",
+            http3=case.visit == FIRST and case.record != "none",
+            ca_file=server.ca_file,
+            timeout_s=LOAD_TIMEOUT_S,
+            alt_svc=cache,
+        )
         self._announce(page, case)
-        server.events()
-        self._middlebox.block(faults_of(case, page), addresses)
+        self._middlebox.block(faults if case.visit != RETURN else [], addresses)
         self._middlebox.begin(time.time_ns())
-        self._ring.start()
         try:
-            fetched = curl.fetch(
-                f"https://{page.host}/",
-                http3=case.record != "none",
-                ca_file=server.ca_file,
-                timeout_s=LOAD_TIMEOUT_S,
-            )
+            if cache is not None:
+                cache.unlink(missing_ok=True)
+                if earlier := fetch().error:
+                    return {"page_loads": [row | {"started_s": time.time(), "error": f"the earlier visit: {earlier}"}]}
+                time.sleep(case.pause_s)
+                self._middlebox.block(faults, addresses)
+            server.events()
+            self._ring.start()
+            fetched = fetch()
         finally:
             self._end_faults()
-        attempts = self._attempts(page)
+        attempts = self._attempts(page, case)
         row = row | fetched.columns
         tried = attempt_rows(row, attempts)
         if fetched.error:
@@ -177,7 +238,11 @@ class Fallback(Measurer):
         """Addresses to which the faults are restricted."""
         if case.of_resolver:
             return [network.SERVER_ADDRESS]
-        return [self.bench.addresses[page.host], *([self._addresses6[page.host]] if case.ipv6 else [])]
+        return [self._address4(page, case), *([self._addresses6[page.host]] if case.ipv6 else [])]
+
+    def _address4(self, page: PageSpec, case: Case) -> str:
+        """IPv4 address of a case's host."""
+        return (self.bench.addresses if case.private else self._addresses4)[page.host]
 
     def _announce(self, page: PageSpec, case: Case) -> None:
         """Set what the resolver answers and what the web server announces."""
@@ -185,10 +250,12 @@ class Fallback(Measurer):
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
         server.set_alt_svc(_ALT_SVC)
-        addresses = [ipaddress.ip_address(known[host]).packed for known in (self.bench.addresses, self._addresses6)]
+        addresses = [
+            ipaddress.ip_address(address).packed for address in (self._address4(page, case), self._addresses6[host])
+        ]
         hints = addresses if case.record == "h3-hints" else ()
         records: dict[QueryType, bytes | None] = {
-            "A": None,
+            "A": addresses[0],
             "AAAA": addresses[1] if case.ipv6 else None,
             "HTTPS": None if case.record == "none" else record(key.config_list if ech else b"", hints),
         }
@@ -220,10 +287,32 @@ class Fallback(Measurer):
             close_connections=close_connections,
         )
 
-    def _attempts(self, page: PageSpec) -> list[Attempt]:
+    def _attempts(self, page: PageSpec, case: Case) -> list[Attempt]:
         frames, _missing = self._ring.take()
-        hosts = [known[page.host] for known in (self.bench.addresses, self._addresses6)]
-        return read_attempts(frames, hosts, network.SERVER_ADDRESS)
+        hosts = [self._address4(page, case), self._addresses6[page.host]]
+        return read_attempts(frames, hosts, network.SERVER_ADDRESS, page.host)
+
+
+def installed_clients() -> dict[Client, BrowserPrograms | None]:
+    """Clients of this machine with their programs; None for curl, which is a library."""
+    clients: dict[Client, BrowserPrograms | None] = {Client.CHROMIUM: find_browser("chromium")}
+    with suppress(BrowserError):
+        clients |= dict.fromkeys(_FIREFOX, find_browser("firefox"))
+    return clients | ({Client.CURL: None} if curl.versions() else {})
+
+
+def condition_of(client: Client, case: str) -> str:
+    """Name of the condition in which a client meets a case; Chromium's are those of the cases."""
+    return case if client is Client.CHROMIUM else f"{client.value}-{case}"
+
+
+def client_and_case(condition: str) -> tuple[Client, str]:
+    """Client and case of a condition."""
+    for client in Client:
+        name = condition.removeprefix(f"{client.value}-")
+        if name in CASES and name != condition:
+            return client, name
+    return Client.CHROMIUM, condition
 
 
 def record(ech: bytes, hints: Sequence[bytes] = ()) -> bytes:

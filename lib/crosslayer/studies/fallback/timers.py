@@ -12,6 +12,7 @@ from typing import Final, Literal
 import polars as pl
 
 from crosslayer import metrics
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,95 +47,89 @@ def _answer(query_type: str) -> Event:
     return Event(query_type, column="answered_ms")
 
 
+_QUIC_TCP = ("quic-tcp", "QUIC, then TCP", "first-udp-dropped", _QUIC, _SYN)
+_ALT_SVC = ("alt-svc-quic-tcp", "QUIC by Alt-Svc, then TCP", "return-alt-svc-udp-dropped", _QUIC, _SYN)
+_IPV6_IPV4 = (
+    "ipv6-ipv4",
+    "TCP over IPv6, then over IPv4",
+    "first-ipv6-no-record-dropped",
+    Event("tcp", 6),
+    Event("tcp", 4),
+)
+_LATE_AAAA = (
+    "late-aaaa",
+    "A answer, then a connection while AAAA is late",
+    "first-ipv6-no-record-late-aaaa",
+    _answer("A"),
+    _CONNECTION,
+)
+_LATE_A = (
+    "late-a",
+    "AAAA answer, then a connection while A is late",
+    "first-ipv6-no-record-late-a",
+    _answer("AAAA"),
+    _CONNECTION,
+)
+_OF_BROWSERS = (
+    _QUIC_TCP,
+    ("private-quic-tcp", "QUIC to a private address, then TCP", "first-private-udp-dropped", _QUIC, _SYN),
+    ("early-tcp", "QUIC with early data, then TCP", "return-udp-dropped", _QUIC, _SYN),
+    _ALT_SVC,
+    ("syn-syn", "SYN, then another connection", "first-both-dropped", _SYN, Event("tcp", number=1)),
+    (
+        "hello-syn",
+        "hello with ECH without an answer, then another connection",
+        "first-ech-dropped",
+        _SYN,
+        Event("tcp", number=1),
+    ),
+    _IPV6_IPV4,
+    (
+        "quic-ipv6-tcp-ipv4",
+        "QUIC over IPv6, then TCP over IPv4",
+        "first-ipv6-dropped",
+        Event("quic", 6),
+        Event("tcp", 4),
+    ),
+    _LATE_AAAA,
+    _LATE_A,
+    (
+        "late-https",
+        "A and AAAA answers, then a connection while HTTPS is late",
+        "first-ipv6-late-https",
+        _answer("A"),
+        _CONNECTION,
+    ),
+)
+_LOOKUP_LOOKUP = ("lookup-lookup", "lookup, then its repetition", "first-dns-dropped", Event("A"), Event("A", None, 1))
+"""Firefox leaves lookups to the C library, whose timeout is in resolv.conf."""
+_OF_CURL = (
+    ("lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
+    _QUIC_TCP,
+    _ALT_SVC,
+    _IPV6_IPV4,
+    (
+        "tcp-ipv6-quic-ipv4",
+        "TCP over IPv6, then QUIC over IPv4",
+        "first-ipv6-dropped",
+        Event("tcp", 6),
+        Event("quic", 4),
+    ),
+    _LATE_AAAA,
+    _LATE_A,
+)
+
+_OF = {
+    Browser.CHROMIUM: (*_OF_BROWSERS, _LOOKUP_LOOKUP),
+    Browser.FIREFOX: _OF_BROWSERS,
+    Browser.FIREFOX_HAPPY_EYEBALLS: _OF_BROWSERS,
+    Browser.CURL: _OF_CURL,
+}
+
 TIMERS: Final[Mapping[str, Timer]] = {
-    f"{client} {name}": Timer(title, client, condition, begin, end)
-    for client, name, title, condition, begin, end in (
-        ("chromium", "quic-tcp", "QUIC, then TCP", "first-udp-dropped", _QUIC, _SYN),
-        ("chromium", "early-tcp", "QUIC with early data, then TCP", "return-udp-dropped", _QUIC, _SYN),
-        ("chromium", "syn-syn", "SYN, then another connection", "first-both-dropped", _SYN, Event("tcp", number=1)),
-        (
-            "chromium",
-            "ipv6-ipv4",
-            "TCP over IPv6, then over IPv4",
-            "first-ipv6-no-record-dropped",
-            Event("tcp", 6),
-            Event("tcp", 4),
-        ),
-        (
-            "chromium",
-            "quic-ipv6-tcp-ipv4",
-            "QUIC over IPv6, then TCP over IPv4",
-            "first-ipv6-dropped",
-            Event("quic", 6),
-            Event("tcp", 4),
-        ),
-        (
-            "chromium",
-            "late-aaaa",
-            "A answer, then a connection while AAAA is late",
-            "first-ipv6-no-record-late-aaaa",
-            _answer("A"),
-            _CONNECTION,
-        ),
-        (
-            "chromium",
-            "late-a",
-            "AAAA answer, then a connection while A is late",
-            "first-ipv6-no-record-late-a",
-            _answer("AAAA"),
-            _CONNECTION,
-        ),
-        (
-            "chromium",
-            "late-https",
-            "A and AAAA answers, then a connection while HTTPS is late",
-            "first-ipv6-late-https",
-            _answer("A"),
-            _CONNECTION,
-        ),
-        (
-            "chromium",
-            "lookup-lookup",
-            "lookup, then its repetition",
-            "first-dns-dropped",
-            Event("A"),
-            Event("A", None, 1),
-        ),
-        ("curl", "lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
-        ("curl", "quic-tcp", "QUIC, then TCP", "first-udp-dropped", _QUIC, _SYN),
-        (
-            "curl",
-            "ipv6-ipv4",
-            "TCP over IPv6, then over IPv4",
-            "first-ipv6-no-record-dropped",
-            Event("tcp", 6),
-            Event("tcp", 4),
-        ),
-        (
-            "curl",
-            "tcp-ipv6-quic-ipv4",
-            "TCP over IPv6, then QUIC over IPv4",
-            "first-ipv6-dropped",
-            Event("tcp", 6),
-            Event("quic", 4),
-        ),
-        (
-            "curl",
-            "late-aaaa",
-            "A answer, then a connection while AAAA is late",
-            "first-ipv6-no-record-late-aaaa",
-            _answer("A"),
-            _CONNECTION,
-        ),
-        (
-            "curl",
-            "late-a",
-            "AAAA answer, then a connection while A is late",
-            "first-ipv6-no-record-late-a",
-            _answer("AAAA"),
-            _CONNECTION,
-        ),
-    )
+    f"{client.value} {name}": Timer(title, client.value, condition, begin, end)
+    for client, timers in _OF.items()
+    for name, title, condition, begin, end in timers
 }
 """By series of the claims: client and timer."""
 
@@ -152,14 +147,17 @@ def rows_of(timer: Timer) -> pl.Expr:
 
 def _delay(attempts: pl.LazyFrame, timer: Timer) -> pl.LazyFrame:
     of_load = attempts.filter(rows_of(timer)).sort("number")
-    begin, end = (_moment(event) for event in (timer.begin, timer.end))
-    return of_load.group_by(metrics.ROUND).agg(value=end - begin).drop_nulls("value")
+    begin = _moments(timer.begin).get(timer.begin.number, null_on_oob=True)
+    # An attempt of an earlier load may still repeat its packets: what precedes the begin does not end the wait.
+    ends = _moments(timer.end).filter(_moments(timer.end) >= begin)
+    value = ends.get(timer.end.number, null_on_oob=True) - begin
+    return of_load.group_by(metrics.ROUND).agg(value=value).drop_nulls("value")
 
 
-def _moment(event: Event) -> pl.Expr:
-    """Time of an event among the attempts of a load, ms; null if it did not happen."""
+def _moments(event: Event) -> pl.Expr:
+    """Times of such events among the attempts of a load, ms."""
     kinds = ["quic", "tcp"] if event.kind == "connection" else [event.kind]
     rows = pl.col("kind").is_in(kinds)
     if event.family is not None:
         rows &= pl.col("family") == event.family
-    return pl.col(event.column).filter(rows).get(event.number, null_on_oob=True)
+    return pl.col(event.column).filter(rows)
