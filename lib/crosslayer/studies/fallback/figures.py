@@ -19,8 +19,8 @@ CLIENTS = {
     "curl": "curl",
 }
 _STYLES = {
-    "Chromium": Style(BLUE, "circle", SOLID),
-    "Firefox": Style(GREEN, "square", SOLID),
+    "Chromium": Style(GREEN, "cross", SOLID),
+    "Firefox": Style(BLUE, "square", SOLID),
     "Firefox with Happy Eyeballs v3": Style(PURPLE, "diamond", SOLID),
     "curl": Style(RED, "triangle-up", SOLID),
 }
