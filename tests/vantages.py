@@ -86,11 +86,11 @@ def prepare(home: Path) -> None:
 
     ssh = home / ".ssh"
     ssh.mkdir(mode=0o700, exist_ok=True)
-    user_key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    user_key.write_private_key(ssh / "id_ed25519")
-    user_key.write_public_key(ssh / "authorized_keys")
-    host_key.write_private_key(home / "host_key")
-    key = host_key.export_public_key().decode().strip()
+    client_key, server_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    client_key.write_private_key(ssh / "id_ed25519")
+    client_key.write_public_key(ssh / "authorized_keys")
+    server_key.write_private_key(home / "host_key")
+    key = server_key.export_public_key().decode().strip()
     addresses = [address for _, address in VANTAGES.values()]
     (ssh / "config").write_text("".join(f"Host {one}\n    Port {PORT}\n" for one in addresses), encoding="ascii")
     (ssh / "known_hosts").write_text("".join(f"[{one}]:{PORT} {key}\n" for one in addresses), encoding="ascii")

@@ -420,10 +420,10 @@ def test_an_operator_on_the_stop_list_is_left_out_by_every_client(
             )
     finally:
         outside._stops.cache_clear()
-    messages: list[str] = []
+    lines: list[str] = []
     hosts = [ProbedHost("9.9.9.9", "9.9.9.9"), ProbedHost("192.0.2.1", "192.0.2.1")]
-    assert [host.address for host in discovering._not_stopped(hosts, messages.append)] == ["192.0.2.1"]
-    assert messages == ["not asked: 9.9.9.9 9.9.9.9: stop list: they asked"]
+    assert [host.address for host in discovering._not_stopped(hosts, lines.append)] == ["192.0.2.1"]
+    assert lines == ["not asked: 9.9.9.9 9.9.9.9: stop list: they asked"]
 
 
 def test_stopped_targets_are_no_part_of_the_budget(unsent: None, own_folders: Path) -> None:

@@ -76,12 +76,12 @@ class Flag:
 def flags(plan: ComparePlan, visits: Sequence[TargetVisit], checks: Mapping[str, NetworkCheck]) -> list[Flag]:
     """Every flag of a comparison by vantage point, those of the network first."""
     several = len(plan.vantages) > 1
-    present = (
+    by_vantage = (
         (vantage, flag)
         for vantage in plan.vantages
         for flag in _of_vantage(plan, [visit for visit in visits if visit.vantage == vantage], checks.get(vantage))
     )
-    return [replace(flag, vantage=vantage) if several else flag for vantage, flag in present]
+    return [replace(flag, vantage=vantage) if several else flag for vantage, flag in by_vantage]
 
 
 def _of_vantage(plan: ComparePlan, visits: Sequence[TargetVisit], check: NetworkCheck | None) -> list[Flag]:
