@@ -169,8 +169,22 @@ def test_our_font_has_every_sign_that_figures_draw() -> None:
         for sign in html.unescape(text)
     }
     assert "−" in signs
-    for file in sorted(FONT_FILES.glob("*.ttf")):
+    for file in sorted([*FONT_FILES.glob("*.ttf"), *FONT_FILES.glob("*.woff")]):
         assert signs <= {chr(code) for code in TTFont(file).getBestCmap()}, file.name
+
+
+def test_pictures_have_their_letters_with_them() -> None:
+    """As a browser shows them on a machine without fonts of these widths: legends do not overlap."""
+    for svg in (ROOT / "figures").glob("*/*.svg"):
+        text = svg.read_text(encoding="utf-8")
+        weights = set(re.findall(r"@font-face\{font-family:'Crosslayer Sans';font-weight:(\d+);", text))
+        assert weights == {"400", "700"} if 'font-weight="bold"' in text else {"400"}, svg.name
+    for name in ("Regular", "Bold"):
+        whole, subset = (TTFont(FONT_FILES / f"CrosslayerSans-{name}.{ending}") for ending in ("ttf", "woff"))
+        widths = {code: whole["hmtx"][glyph][0] for code, glyph in whole.getBestCmap().items()}
+        assert {code: widths[code] for code in subset.getBestCmap()} == {
+            code: subset["hmtx"][glyph][0] for code, glyph in subset.getBestCmap().items()
+        }
 
 
 def _mark(part: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ def _option_text(value: Any) -> str:
         return " and ".join(str(part) for part in value)
     if isinstance(value, bool):
         return "on" if value else "off"
-    return str(value)
+    return f"{value:,g}" if isinstance(value, float) else str(value)
 
 
 def _of_tables(value: Any) -> bool:
@@ -324,7 +324,7 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.replace('_', ' ')} {_option_text(value)}, "
+            f"{name.removesuffix('_s').replace('_', ' ')} {_option_text(value)}{' s' if name.endswith('_s') else ''}, "
             for name, value in self.campaign.options_changed.items()
             if not _of_tables(value)
         )

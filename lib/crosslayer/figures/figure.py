@@ -118,7 +118,7 @@ class Drawing:
         text = json.dumps(self._spec, ensure_ascii=False, separators=(",", ":"))
         _register_fonts()
         try:
-            return _clips_from_0(vl_convert.vegalite_to_svg(text, vl_version=vegalite_version()))
+            return _with_fonts(_clips_from_0(vl_convert.vegalite_to_svg(text, vl_version=vegalite_version())))
         except ValueError as error:
             raise _cannot(self.figure, error) from error
 
@@ -266,6 +266,19 @@ def vegalite_version() -> str:
 def _register_fonts() -> None:
     """Tell the renderer of our font, once in a process."""
     vl_convert.register_font_directory(str(FONT_FILES))
+
+
+def _with_fonts(svg: str) -> str:
+    """A picture with the letters that it uses: a browser whose machine lacks the font would take wider ones."""
+    faces = _font_face("Regular", 400) + (_font_face("Bold", 700) if 'font-weight="bold"' in svg else "")
+    start = svg.index(">") + 1
+    return f"{svg[:start]}<style>{faces}</style>{svg[start:]}"
+
+
+@cache
+def _font_face(name: str, weight: int) -> str:
+    data = base64.b64encode((FONT_FILES / f"CrosslayerSans-{name}.woff").read_bytes()).decode()
+    return f"@font-face{{font-family:'Crosslayer Sans';font-weight:{weight};src:url(data:font/woff;base64,{data})}}"
 
 
 def _clips_from_0(svg: str) -> str:
