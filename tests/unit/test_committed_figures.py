@@ -178,7 +178,7 @@ def test_pictures_have_their_letters_with_them() -> None:
     for svg in (ROOT / "figures").glob("*/*.svg"):
         text = svg.read_text(encoding="utf-8")
         weights = set(re.findall(r"@font-face\{font-family:'Crosslayer Sans';font-weight:(\d+);", text))
-        assert weights == {"400", "700"} if 'font-weight="bold"' in text else {"400"}, svg.name
+        assert weights == ({"400", "700"} if 'font-weight="bold"' in text else {"400"}), svg.name
     for name in ("Regular", "Bold"):
         whole, subset = (TTFont(FONT_FILES / f"CrosslayerSans-{name}.{ending}") for ending in ("ttf", "woff"))
         widths = {code: whole["hmtx"][glyph][0] for code, glyph in whole.getBestCmap().items()}
