@@ -47,7 +47,7 @@ def test_a_notebook_holds_imports_parameters_and_calls(name: str) -> None:
 
 
 def test_every_notebook_is_known() -> None:
-    assert {path.stem for path in FOLDER.glob("*.ipynb")} == {*ALL, "explore", "resolvers"}
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == {*ALL, "explore"}
 
 
 def test_exploring_takes_twenty_lines() -> None:
