@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from _make.vocabulary import ACTIONS, ADJECTIVES, EVENTS, SENTENCES, TAGS, VERBS, WORDS, listed
+from _make.vocabulary import ACTIONS, ADJECTIVES, EVENTS, SENTENCES, TAGS, TERMS, VERBS, listed
 
 _T = TypeVar("_T")
 
@@ -38,7 +38,7 @@ class _Dice:
 
     def word(self) -> str:
         """One word; some are much more frequent than others, as in code."""
-        return WORDS[int(self._random() * self._random() * len(WORDS))]
+        return TERMS[int(self._random() * self._random() * len(TERMS))]
 
     def camel(self, terms: int) -> str:
         """Words run together, each but the first with a capital."""

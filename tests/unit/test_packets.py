@@ -148,11 +148,11 @@ def test_a_load_has_less_than_a_megabyte_and_says_what_is_missing(tmp_path: Path
     frames = [Frame(START_NS + n, "eth0", False, data, len(data)) for n in range(9000)]
     file = kept(tmp_path, about, frames)
     assert file.stat().st_size < MOST_BYTES
-    conditions, frames = read_kept(file)
+    conditions, capture = read_kept(file)
     assert conditions is not None
-    assert conditions.missing == len(frames) - len(frames.frames) > 0
-    assert frames.frames[0].data == data
-    assert frames.frames[-1].data == data[: len(frames.frames[-1].data)]
+    assert conditions.missing == len(frames) - len(capture.frames) > 0
+    assert capture.frames[0].data == data
+    assert capture.frames[-1].data == data[: len(capture.frames[-1].data)]
     page = waterfall(file)
     assert len(page.encode()) < MOST_BYTES
     assert f"{conditions.missing} packets are not in the file" in page

@@ -328,7 +328,7 @@ def visits_verdict(frame: pl.DataFrame) -> str:
 
 
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
-_OURS, _AS_BROWSER = "aioquic", "quic-go with the browser's key share"
+_OURS, _AS_BROWSER = "aioquic with key share P-256", "quic-go with the browser's key share"
 _CLIENTS = {_OURS: "main", _AS_BROWSER: "quic-go-x25519mlkem768"}
 """Variants that are compared with quic-go with X25519."""
 _CLIENT_STYLES = {_OURS: Style(BLUE, "circle", WIDE), _AS_BROWSER: Style(RED, "square", SHORT)}
