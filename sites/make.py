@@ -87,28 +87,28 @@ def recipes(folder: Path) -> Iterator[tuple[Path, Callable[[], Any], int]]:
     resources = read_toml(folder / SPEC_FILE, PageError).get("resource", [])
     sizes = {resource.get("source"): resource.get("wire_bytes") for resource in resources}
     for name, recipe in read_toml(where, PageError).items():
-        key = f"{where}, key '{name}'"
+        recipe_key = f"{where}, key '{name}'"
         kind = recipe.get("kind") if isinstance(recipe, dict) else None
         maker = MAKERS.get(kind) if isinstance(kind, str) else None
         if maker is None:
             what = f"has the unknown kind {kind!r}" if kind is not None else "has no 'kind'"
-            raise PageError(what, where=key, next_step=f"Known kinds: {', '.join(MAKERS)}.")
+            raise PageError(what, where=recipe_key, next_step=f"Known kinds: {', '.join(MAKERS)}.")
         wanted = inspect.get_annotations(maker, eval_str=True)
         del wanted["return"]
         values = {key: value for key, value in recipe.items() if key != "kind"}
         if values.keys() != wanted.keys():
             raise PageError(
                 f"has {', '.join(values) or 'nothing'}, where {kind} takes {', '.join(wanted)}",
-                where=key,
+                where=recipe_key,
                 next_step="Give these keys and no other.",
             )
         for key, value in values.items():
             if type(value) is not wanted[key] or (isinstance(value, int) and not 1 <= value <= LARGEST):
                 expected = f"a whole number from 1 to {LARGEST}" if wanted[key] is int else "text"
-                raise PageError(f"{key!r} is {value!r}", where=key, next_step=f"Write {expected}.")
+                raise PageError(f"{key!r} is {value!r}", where=recipe_key, next_step=f"Write {expected}.")
         size = sizes.get(f"made/{name}")
         if not isinstance(size, int):
-            raise PageError(f"no resource has the source 'made/{name}'", where=key, next_step="Add it to page.toml.")
+            raise PageError(f"no resource has the source 'made/{name}'", where=recipe_key, next_step="Add it to page.toml.")
         yield folder / "made" / name, lambda maker=maker, values=values: maker(**values), size
 
 
