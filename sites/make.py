@@ -108,7 +108,9 @@ def recipes(folder: Path) -> Iterator[tuple[Path, Callable[[], Any], int]]:
                 raise PageError(f"{key!r} is {value!r}", where=recipe_key, next_step=f"Write {expected}.")
         size = sizes.get(f"made/{name}")
         if not isinstance(size, int):
-            raise PageError(f"no resource has the source 'made/{name}'", where=recipe_key, next_step="Add it to page.toml.")
+            raise PageError(
+                f"no resource has the source 'made/{name}'", where=recipe_key, next_step="Add it to page.toml."
+            )
         yield folder / "made" / name, lambda maker=maker, values=values: maker(**values), size
 
 
