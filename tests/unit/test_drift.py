@@ -42,6 +42,19 @@ def test_the_same_rounds_are_confirmed(committed: Dataset) -> None:
     assert frame["difference_ms"].abs().max() == 0
 
 
+def test_a_key_that_older_campaigns_lack_distinguishes_nothing() -> None:
+    older = Dataset.open(Path("data/raw/early-data-virtual"))
+    assert older.table("page_loads").select(pl.col("browser").is_null().all()).collect().item()
+
+    def newer(name: str) -> pl.LazyFrame:
+        rows = older.table(name)
+        return rows.with_columns(browser=pl.lit("chromium")) if name == "page_loads" else rows
+
+    frame = drift(older.table, newer)
+    assert frame.height > 0
+    assert set(frame["verdict"]) == {Drift.CONFIRMED}
+
+
 def test_the_limit_is_a_tenth_of_a_millisecond_or_three_in_a_thousand(committed: Dataset) -> None:
     frame = drift(committed.table, committed.table)
     assert frame["limit_ms"].to_list() == [max(0.1, 0.003 * value) for value in frame["committed_ms"]]

@@ -63,6 +63,12 @@ def command(
     with tempfile.TemporaryDirectory() as scratch:
         again = Dataset.open(_measured(plan, Path(scratch) / "again", jobs))
         frame = metrics.drift(committed.table, again.table)
+        if frame.is_empty():
+            raise CrosslayerError(
+                "no duration can be compared: the rounds have other conditions today, or all failed",
+                where=str(folder),
+                next_step="Measure the study anew: `crosslayer measure --study " + committed.campaign.study + "`.",
+            )
         counts = {verdict.value: frame.filter(verdict=verdict.value).height for verdict in metrics.Drift}
         result = {
             "study": committed.campaign.study,

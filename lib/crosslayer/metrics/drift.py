@@ -55,7 +55,10 @@ def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.La
 
 
 def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> pl.DataFrame:
-    conditions = [column.name for column in table.columns if column.key and column.name not in _NOT_CONDITIONS]
+    keys_of_table = [column.name for column in table.columns if column.key and column.name not in _NOT_CONDITIONS]
+    # A key that one of the two lacks, such as the browser in older campaigns, distinguishes nothing.
+    recorded = [rows.select(pl.col(keys_of_table).is_not_null().any()).collect() for rows in (committed, again)]
+    conditions = [name for name in keys_of_table if all(each[name].item() for each in recorded)]
     measures = [column.name for column in table.columns if column.success and column.unit == "ms"]
     index = [*_SAME, "condition", "round"]
 
