@@ -52,7 +52,9 @@ def validate(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         )
         issues = services.validate(settings).get_issues(Severity.RECOMMENDED)
     messages = [issue.message for issue in issues]
-    assert messages == ["The organization SHOULD have a URL."], "whoever measures is not asked for more than a name"
+    assert messages == ["The organization SHOULD have a URL."], (
+        "the only unmet recommendation is the URL of the organization"
+    )
 
 
 def test_a_campaign_tells_its_plan_its_program_and_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ func TestStop(t *testing.T) {
 	select {
 	case <-conn.Context().Done():
 	case <-time.After(5 * time.Second):
-		t.Fatal("the client was not told")
+		t.Fatal("the server did not close the connection within 5 s")
 	}
 	if _, err := os.Stat(control); err == nil {
 		t.Error("the control socket stays")
@@ -175,7 +175,7 @@ func TestStopSaysGoAway(t *testing.T) {
 		go func() { // while the server stops, at the end of this subtest
 			for deadline := time.Now().Add(5 * time.Second); conn.Available() > 0; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					result <- errors.New("the client was not told")
+					result <- errors.New("the server did not announce its end within 5 s")
 					return
 				}
 			}

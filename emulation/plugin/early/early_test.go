@@ -133,7 +133,7 @@ func TestStopTellsTheClients(t *testing.T) {
 	select {
 	case <-closed:
 	case <-time.After(5 * time.Second):
-		t.Fatal("the client was not told")
+		t.Fatal("the server did not close the connection in time")
 	}
 }
 

@@ -40,8 +40,13 @@ _UNTOLD = {
 """What rows have that are older than the column."""
 
 
-def _option_text(value: Any) -> str:
-    """Value of an option, as text for a caption."""
+def _option_text(name: str, value: Any) -> str:
+    """Name and value of an option, as text for a caption. A name that ends in `_s` is a time in seconds."""
+    unit = " s" if name.endswith("_s") else ""
+    return f"{name.removesuffix('_s').replace('_', ' ')} {_value_text(value)}{unit}"
+
+
+def _value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " and ".join(str(part) for part in value)
     if isinstance(value, bool):
@@ -324,7 +329,7 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.removesuffix('_s').replace('_', ' ')} {_option_text(value)}{' s' if name.endswith('_s') else ''}, "
+            f"{_option_text(name, value)}, "
             for name, value in self.campaign.options_changed.items()
             if not _of_tables(value)
         )

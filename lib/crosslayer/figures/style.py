@@ -88,6 +88,10 @@ FONT = "Crosslayer Sans, Liberation Sans, Arial, Helvetica, sans-serif"
 """The first is our own, under a name that no system has: pictures are the same bytes wherever they are drawn. Where a
 browser draws, the others stand in for it; their letters are as wide."""
 FONT_FILES = Path(__file__).parent / "fonts"
+"""TTF files for drawing. WOFF files with the letters of figures, which each SVG embeds; they were made by
+`pyftsubset CrosslayerSans-Bold.ttf --flavor=woff --no-hinting --layout-features=kern --unicodes=20-7e,a7,b0-b2,b5,b7,`
+`d7,e9,fc,2013,2014,2018,2019,201c,201d,2026,2192,2212,2248,2264,2265` (one list).
+"""
 INK, MUTED, RULE = "#1a1a1a", "#5a5a5a", "#dcdcdc"
 TITLE_PX, TEXT_PX, NOTE_PX = 11.5, 10, 9
 

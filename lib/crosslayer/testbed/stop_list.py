@@ -1,7 +1,7 @@
 """Addresses, networks and operators that are never asked: the list that comes along, and the user's.
 
 An entry names networks or operators, and a reason. An operator is a name as in a list of resolvers, or a domain of its
-host names. Well-known addresses have the names of their operator, whoever asks and whether a name was given or not.
+host names. A well-known address has the name of its operator, also where the user gives no name.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of a plan that only this study has."""
 
     cases: tuple[str, ...] = ()
     """Cases by their names (`cases.CASES`); every one where none is named."""

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 
 class EventLog:
-    """Writes each event before what it reports leaves: whoever has the answer finds the event."""
+    """Log of events. An event is written before its answer is sent, so a client that has the answer finds the event."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
