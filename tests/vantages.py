@@ -17,33 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-SERVER = """
-import asyncio, sys
-import asyncssh
-
-async def copy(source, sink):
-    while data := await source.read(65536):
-        sink.write(data)
-
-async def run(process):
-    # What runs here reads no input.
-    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
-    # The whole output is written before `exit` closes the channel: writing to a closed one ends the connection.
-    await asyncio.gather(copy(started.stdout, process.stdout), copy(started.stderr, process.stderr))
-    process.exit(await started.wait())
-
-async def serve():
-    address, port, key, clients = sys.argv[1:]
-    options = {"server_host_keys": [key], "authorized_client_keys": clients, "process_factory": run}
-    options["encoding"] = None
-    server = await asyncssh.listen(address, int(port), **options)
-    print(server.get_port(), flush=True)
-    await server.wait_closed()
-
-asyncio.run(serve())
-"""
-"""An SSH server; what it runs, it runs as this user."""
+SERVER = Path(__file__).with_name("ssh_server.py")
 VANTAGES = {
     "here": ("client", "192.168.54.1"),
     "oslo": ("vantage-oslo", "192.168.54.2"),
@@ -57,7 +31,7 @@ class Server:
 
     def __init__(self, home: Path, namespace: str, address: str) -> None:
         self._namespace = namespace
-        arguments = [sys.executable, "-c", SERVER, address, str(PORT), str(home / "host_key")]
+        arguments = [sys.executable, str(SERVER), address, str(PORT), str(home / "host_key")]
         arguments.append(str(home / ".ssh/authorized_keys"))
         self.process = subprocess.Popen(
             ["nsenter", f"--net=/run/netns/{namespace}", "--", *arguments],

@@ -19,34 +19,7 @@ from crosslayer.campaign.errors import CampaignError
 asyncssh = pytest.importorskip("asyncssh")
 
 HOST = "127.0.0.1"
-
-
-SERVER = """
-import asyncio, sys
-import asyncssh
-
-async def copy(source, sink):
-    while data := await source.read(65536):
-        sink.write(data)
-
-async def run(process):
-    # What runs here reads no input.
-    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
-    # The whole output is written before `exit` closes the channel: writing to a closed one ends the connection.
-    await asyncio.gather(copy(started.stdout, process.stdout), copy(started.stderr, process.stderr))
-    process.exit(await started.wait())
-
-async def serve():
-    key, clients = sys.argv[1:]
-    options = {"server_host_keys": [key], "authorized_client_keys": clients, "process_factory": run}
-    options["encoding"] = None
-    server = await asyncssh.listen("127.0.0.1", 0, **options)
-    print(server.get_port(), flush=True)
-    await server.wait_closed()
-
-asyncio.run(serve())
-"""
+SERVER = Path(__file__).parents[1] / "ssh_server.py"
 
 
 @pytest.fixture
@@ -59,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     user_key.write_public_key(ssh / "authorized_keys")
     host_key.write_private_key(tmp_path / "host_key")
     monkeypatch.setenv("HOME", str(tmp_path))
-    command = [sys.executable, "-c", SERVER, str(tmp_path / "host_key"), str(ssh / "authorized_keys")]
+    command = [sys.executable, str(SERVER), HOST, "0", str(tmp_path / "host_key"), str(ssh / "authorized_keys")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as server:
         assert server.stdout is not None
         port = int(server.stdout.readline())

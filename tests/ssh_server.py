@@ -1,0 +1,45 @@
+"""An SSH server (asyncssh) for tests: `python ssh_server.py ADDRESS PORT HOST_KEY AUTHORIZED_KEYS` prints its port.
+
+It runs each command as the user who started it. Port 0 is any free port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import asyncssh
+
+
+async def copy(source: asyncio.StreamReader, sink: Any) -> None:
+    while data := await source.read(65536):
+        sink.write(data)
+
+
+async def run(process: Any) -> None:
+    # A command of these tests reads no input.
+    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
+    assert started.stdout is not None
+    assert started.stderr is not None
+    # The whole output is written before `exit` closes the channel: writing to a closed one ends the connection.
+    await asyncio.gather(copy(started.stdout, process.stdout), copy(started.stderr, process.stderr))
+    process.exit(await started.wait())
+
+
+async def serve(address: str, port: int, host_key: str, authorized_keys: str) -> None:
+    server = await asyncssh.listen(
+        address,
+        port,
+        server_host_keys=[host_key],
+        authorized_client_keys=authorized_keys,
+        process_factory=run,
+        encoding=None,
+    )
+    print(server.get_port(), flush=True)
+    await server.wait_closed()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]))
