@@ -35,7 +35,7 @@ STUDY = question(
     options=Options,
     links=("fiber", "4g"),
     pages=("example.org",),
-    rounds=(1, 6, 30),
+    rounds=(1, 10, 30),
     smoke={"links": ("4g",)},
     one_host="it blocks packets to the page's own host only",
 )
