@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crosslayer import metrics
@@ -12,8 +12,10 @@ from crosslayer.figures.sentences import percent
 from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.coalescing.claims import DOH, DOQ, FIXED, MOBILE, published_reduction
-from crosslayer.study import FIRST_VISIT, StudyAnswer
+from crosslayer.study import FIRST_VISIT, AnswerNumber, AnswerValues, StudyAnswer
+from crosslayer.vocabulary import Protocol
 
+_COMPARED = {Protocol.DOQ: DOQ, Protocol.DOH: DOH}
 _AT_WORST = {
     "T001": "DoH adds over 30\N{NO-BREAK SPACE}% on fixed lines",
     "T002": "DoH adds over 50\N{NO-BREAK SPACE}% on mobile links",
@@ -24,7 +26,25 @@ _REDUCED = {
 }
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
+def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
+    """DoQ and DoH over plain DNS page by page, all links together; none if one is missing."""
+    loads = metrics.combine(inputs.exchanges, inputs.loads)
+    result = []
+    for protocol, combination in _COMPARED.items():
+        costs = metrics.paired_costs(loads, "plt_ms", "combination", combination, metrics.BASELINE)
+        medians = metrics.medians(costs, "difference_percent", ["page"])
+        of_page = {row["page"]: row for row in medians.iter_rows(named=True)}
+        if set(PAGES) - of_page.keys():
+            return ()
+        for page in PAGES:
+            low, high, rounds = (of_page[page][column] for column in ("low", "high", "rounds"))
+            error = None if low is None else metrics.standard_error(low, high, rounds)
+            name = f"{protocol}, {page_title(page)}"
+            result.append(AnswerNumber(FIRST_VISIT, name, "%", of_page[page]["median"], error))
+    return result
+
+
+def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
     """A sentence on the first visit in the campaign's clock, and the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
@@ -33,21 +53,17 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
-    return StudyAnswer(_first_visit(inputs), (*at_worst, *reduced))
+    return StudyAnswer(_first_visit(values), (*at_worst, *reduced))
 
 
-def _first_visit(inputs: Inputs) -> tuple[tuple[str, str], ...]:
-    """DoQ and DoH over plain DNS page by page, all links together; empty if one is missing."""
-    loads = metrics.combine(inputs.exchanges, inputs.loads)
-    costs = [metrics.paired_costs(loads, "plt_ms", "combination", name, metrics.BASELINE) for name in (DOQ, DOH)]
-    doq, doh = (
-        dict(metrics.medians(of, "difference_percent", ["page"]).select("page", "median").rows()) for of in costs
-    )
-    if not set(PAGES) <= doq.keys() & doh.keys():
+def _first_visit(values: AnswerValues) -> tuple[tuple[str, str], ...]:
+    if not values:
         return ()
-    shares = [", ".join(percent(of[page], 0) for page in PAGES) for of in (doq, doh)]
-    names = ", ".join(page_title(page) for page in PAGES)
-    return ((FIRST_VISIT, f"DoQ {shares[0]}; DoH {shares[1]} ({names})."),)
+    titles = [page_title(page) for page in PAGES]
+    doq, doh = (
+        ", ".join(percent(values[FIRST_VISIT, f"{protocol}, {title}"], 0) for title in titles) for protocol in _COMPARED
+    )
+    return ((FIRST_VISIT, f"DoQ {doq}; DoH {doh} ({', '.join(titles)})."),)
 
 
 def _bound(row: Mapping[str, Any]) -> str:
