@@ -86,7 +86,7 @@ def test_equal_values_have_an_interval_of_what_the_clock_resolves() -> None:
 
 @pytest.mark.parametrize("study", REPEATED)
 def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: str, tmp_path: Path) -> None:
-    """Of all numbers and campaigns at least 94 %; in virtual time all of them."""
+    """In virtual time always; in real time too in RTT, and of percentages, which a faster machine changes, most times."""
     dataset = Dataset.open(ROOT / "data" / "raw" / study)
     report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
     saved = json.loads((tmp_path / study / "answer.json").read_text(encoding="utf-8"))
@@ -94,9 +94,11 @@ def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: 
     assert campaigns >= 3
     assert {len(number["values"]) for number in saved["numbers"]} == {campaigns}
     assert saved["numbers"]
-    tries, held = campaigns * len(saved["numbers"]), sum(number["held_out"] for number in saved["numbers"])
-    assert held == tries if dataset.campaign.clock == "virtual" else held >= 0.94 * tries
-    assert f"mean of {campaigns} campaigns" in answer.gathered(tmp_path, None).evidence
+    for number in saved["numbers"]:
+        if dataset.campaign.clock == "virtual" or number["unit"] == "RTT":
+            assert number["held_out"] == campaigns, number["name"]
+    assert sum(number["held_out"] for number in saved["numbers"]) >= 0.9 * campaigns * len(saved["numbers"])
+    assert f", {campaigns} campaigns, " in answer.gathered(tmp_path, None).evidence
 
 
 @pytest.mark.parametrize("folder", [path for paths in REPEATED.values() for path in paths], ids=lambda path: path.name)

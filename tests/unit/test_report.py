@@ -564,9 +564,16 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         campaign = json.loads((ROOT / "data" / "raw" / name / "campaign.json").read_text())
         rounds, links = campaign["plan"]["rounds"], len(campaign["plan"]["links"])
         revision = campaign["git"]["revision"][:7]
-        assert f"{name} ({clock} time, {rounds} rounds, {links} links, {revision})" in whole.evidence
+        campaigns = 1 + len(list((ROOT / "data" / "repeats" / name).glob("*/campaign.json")))
+        assert (
+            f"{name} ({clock} time, {campaigns} campaigns, {rounds} rounds, {links} links, {revision})"
+            in whole.evidence
+        )
         assert campaign["host"]["cpu"] in whole.evidence
-    assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
+    assert "Real time: first visit only." in whole.evidence
+    assert re.search(
+        r"Further campaigns \(95.%\): ±[\d.]+ points, ±[\d.]+ RTT; real time ±[\d.]+ points\.", whole.evidence
+    )
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(

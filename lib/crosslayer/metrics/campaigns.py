@@ -34,7 +34,7 @@ def further_campaign(
     A campaign's value is the true mean, plus an effect of the campaign (day, seed, revision), plus the error of its own
     rounds. The sample variance of the values contains both. It is at least the mean squared error, since fewer
     campaigns than five may agree by chance. The difference is the variance between campaigns (Hedges, Psychological
-    Bulletin 93, 1983). The interval has the quantile of Student's t (Higgins et al., JRSS A 172, 2009).
+    Bulletin 93, 1983). The interval has the quantile of Student's t (Whitmore, The American Statistician 40, 1986).
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ and `gathered` joins the parts of all studies in a folder.
 from __future__ import annotations
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,8 +75,8 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
         fewest, most = self.rounds
         rounds = str(most) if fewest == most else f"{fewest} to {most}"
         clock = _CLOCKS[self.clock].removeprefix("in ")
-        also = f", mean of {self.campaigns} campaigns" if self.campaigns > 1 else ""
-        return f"{self.study} ({clock}, {rounds} rounds, {self.links} links, {self.revision[:7]}{also})"
+        campaigns = f"{self.campaigns} campaigns, " if self.campaigns > 1 else ""
+        return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, {self.revision[:7]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +243,39 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     virtual, real = (
         {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
     )
-    only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
+    measured = [topic.lower() for topic in TOPICS if topic in real]
+    missing = f" Real time: {', '.join(measured)} only." if real and virtual - real else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
-        "Visits open a new resolver connection and add a DNS exchange to a page load. Percentages: medians of all "
-        "rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
-        f"{machines}: {', '.join(part.evidence for part in parts)}.{missing}"
+        "Each visit: new resolver connection, DNS exchange plus page load. Percentages: of the page load time, medians "
+        "of all rounds. Ranges: links, pages. In virtual time, computing takes no time. "
+        f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
+
+
+def _expected(parts: Sequence[CampaignAnswer]) -> str:
+    """How far from the numbers a further campaign is expected to be at most, by clock."""
+    by_clock = []
+    for clock, name in _CLOCKS.items():
+        most: dict[str, float] = {}
+        for number in (number for part in parts if part.clock == clock for number in part.numbers):
+            if number.low is not None:
+                most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
+        widths = [f"±{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
+        if widths:
+            prefix = "" if clock == "virtual" else f"{name.removeprefix('in ')} "
+            by_clock.append(prefix + ", ".join(widths))
+    return f" Further campaigns (95\N{NO-BREAK SPACE}%): {'; '.join(by_clock)}." if by_clock else ""
+
+
+_DIFFERENCES = {"%": "points", "RTT": "RTT"}
+"""Unit of a difference by the unit of a number."""
+
+
+def _rounded_up(value: float) -> str:
+    """Two significant digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(round(value / step, 6)) * step:.2g}"
 
 
 def _counts(verdicts: pl.DataFrame | None) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
+
+import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
-from crosslayer.figures.sentences import percent
+from crosslayer.figures.sentences import percent, reach
 from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.coalescing.claims import DOH, DOQ, FIXED, MOBILE, published_reduction
@@ -27,21 +30,33 @@ _REDUCED = {
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """DoQ and DoH over plain DNS page by page, all links together; none if one is missing."""
+    """DoQ and DoH over plain DNS: smallest and largest of a link and page, and each page over all links."""
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     result = []
     for protocol, combination in _COMPARED.items():
         costs = metrics.paired_costs(loads, "plt_ms", "combination", combination, metrics.BASELINE)
-        medians = metrics.medians(costs, "difference_percent", ["page"])
-        of_page = {row["page"]: row for row in medians.iter_rows(named=True)}
-        if set(PAGES) - of_page.keys():
+        in_rtts = metrics.in_rtts(costs, inputs.rtts, ["difference_ms"])
+        cells = _medians(in_rtts, "difference_rtt", metrics.CELL)
+        pages = {row["page"]: row for row in _medians(costs, "difference_percent", ["page"])}
+        if set(PAGES) - pages.keys():
             return ()
-        for page in PAGES:
-            low, high, rounds = (of_page[page][column] for column in ("low", "high", "rounds"))
-            error = None if low is None else metrics.standard_error(low, high, rounds)
-            name = f"{protocol}, {page_title(page)}"
-            result.append(AnswerNumber(FIRST_VISIT, name, "%", of_page[page]["median"], error))
+        ends = {end: of(cells, key=itemgetter("median")) for end, of in _ENDS.items()}
+        result += [_number(f"{protocol}, {end}", "RTT", row) for end, row in ends.items()]
+        result += [_number(f"{protocol}, {page_title(page)}", "%", pages[page]) for page in PAGES]
     return result
+
+
+_ENDS = {"smallest": min, "largest": max}
+
+
+def _medians(of: pl.LazyFrame, value: str, by: Sequence[str]) -> list[dict[str, Any]]:
+    return metrics.medians(of.filter(pl.col("page").is_in(PAGES)), value, by).rows(named=True)
+
+
+def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
+    """A median as a number of the answer."""
+    error = None if row["low"] is None else metrics.standard_error(row["low"], row["high"], row["rounds"])
+    return AnswerNumber(FIRST_VISIT, name, unit, row["median"], error)
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
@@ -60,10 +75,13 @@ def _first_visit(values: AnswerValues) -> tuple[tuple[str, str], ...]:
     if not values:
         return ()
     titles = [page_title(page) for page in PAGES]
-    doq, doh = (
-        ", ".join(percent(values[FIRST_VISIT, f"{protocol}, {title}"], 0) for title in titles) for protocol in _COMPARED
-    )
-    return ((FIRST_VISIT, f"DoQ {doq}; DoH {doh} ({', '.join(titles)})."),)
+
+    def cost(protocol: Protocol) -> str:
+        rtts = pl.Series([values[FIRST_VISIT, f"{protocol}, {end}"] for end in _ENDS])
+        shares = [percent(values[FIRST_VISIT, f"{protocol}, {title}"], 0) for title in titles]
+        return f"{protocol} {', '.join([f'{reach(rtts, 1)} RTT', *shares])}"
+
+    return ((FIRST_VISIT, f"{cost(Protocol.DOQ)}; {cost(Protocol.DOH)} ({', '.join(titles)})."),)
 
 
 def _bound(row: Mapping[str, Any]) -> str:
