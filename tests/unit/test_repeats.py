@@ -86,7 +86,7 @@ def test_equal_values_have_an_interval_of_what_the_clock_resolves() -> None:
 
 @pytest.mark.parametrize("study", REPEATED)
 def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: str, tmp_path: Path) -> None:
-    """In virtual time always; in real time too in RTT, and of percentages, which a faster machine changes, most times."""
+    """Always in virtual time and in RTT; percentages in real time, which a faster machine changes, mostly."""
     dataset = Dataset.open(ROOT / "data" / "raw" / study)
     report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
     saved = json.loads((tmp_path / study / "answer.json").read_text(encoding="utf-8"))

@@ -247,8 +247,8 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     missing = f" Real time: {', '.join(measured)} only." if real and virtual - real else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
-        "Each visit: new resolver connection, DNS exchange plus page load. Percentages: of the page load time, medians "
-        "of all rounds. Ranges: links, pages. In virtual time, computing takes no time. "
+        "Each visit: new resolver connection, DNS exchange plus page load. Percentages of page load time; medians of "
+        "all rounds. In virtual time, computing takes no time. "
         f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
