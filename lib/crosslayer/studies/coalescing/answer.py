@@ -9,7 +9,6 @@ from crosslayer import metrics
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent
-from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.coalescing.claims import DOH, DOQ, FIXED, MOBILE, published_reduction
 from crosslayer.study import FIRST_VISIT, StudyAnswer
@@ -25,7 +24,7 @@ _REDUCED = {
 
 
 def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """A sentence on the first visit in the campaign's clock, and the headlines that the campaign measured."""
+    """The increases of a first visit in the campaign's clock, and the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [
@@ -33,10 +32,10 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
-    return StudyAnswer(_first_visit(inputs), (*at_worst, *reduced))
+    return StudyAnswer(increases=_first_visit(inputs), headlines=(*at_worst, *reduced))
 
 
-def _first_visit(inputs: Inputs) -> tuple[tuple[str, str], ...]:
+def _first_visit(inputs: Inputs) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
     """DoQ and DoH over plain DNS page by page, all links together; empty if one is missing."""
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     costs = [metrics.paired_costs(loads, "plt_ms", "combination", name, metrics.BASELINE) for name in (DOQ, DOH)]
@@ -45,9 +44,9 @@ def _first_visit(inputs: Inputs) -> tuple[tuple[str, str], ...]:
     )
     if not set(PAGES) <= doq.keys() & doh.keys():
         return ()
-    shares = [", ".join(percent(of[page], 0) for page in PAGES) for of in (doq, doh)]
-    names = ", ".join(page_title(page) for page in PAGES)
-    return ((FIRST_VISIT, f"DoQ {shares[0]}; DoH {shares[1]} ({names})."),)
+    return tuple(
+        (FIRST_VISIT, name, {page: percent(of[page], 0) for page in PAGES}) for name, of in (("DoQ", doq), ("DoH", doh))
+    )
 
 
 def _bound(row: Mapping[str, Any]) -> str:

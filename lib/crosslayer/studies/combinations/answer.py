@@ -10,7 +10,6 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent, reach
-from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.combinations.figures import VISITS, visits_data
 from crosslayer.studies.combinations.metrics import combined, costs
@@ -22,7 +21,7 @@ _TCP = (Protocol.DOT, Protocol.DOH)
 
 
 def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Two sentences; none if the campaign lacks a page, an exchange or a load."""
+    """Both visits, each with its increases; nothing if the campaign lacks a page, an exchange or a load."""
     every = visits_data(inputs)
     shares = every.filter(source="pooled")
     wanted = len(VISITS) * len(PAGES) * (len(_QUIC) + len(_TCP))
@@ -31,15 +30,21 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
         return StudyAnswer()
     first, returning = (_Visit(inputs, every, visit) for visit in VISITS)
     on_first = (
-        f"DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT) to plain DNS, "
-        f"{first.pages(Protocol.DOQ, named=True)}; DoT or DoH adds {first.rtts(_TCP)}, {first.pages(Protocol.DOH)}."
+        f"DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT) to plain DNS. DoT or DoH adds {first.rtts(_TCP)} RTT."
     )
     on_returning = (
-        f"with early data, DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT, {returning.pages(Protocol.DOQ)} (on the "
-        f"slowest uplink up to {returning.most(Protocol.DOQ)}); resumed DoT or DoH adds {returning.rtts(_TCP)}, "
-        f"{returning.pages(Protocol.DOH)}."
+        f"With early data, DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT, and on the slowest uplink up to "
+        f"{returning.most(Protocol.DOQ)} of the page load time. Resumed DoT or DoH adds {returning.rtts(_TCP)} RTT."
     )
-    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)))
+    increases = [
+        (topic, name, visit.pages(protocol))
+        for topic, visit, doq, doh in (
+            (FIRST_VISIT, first, "DoQ", "DoH"),
+            (RETURNING_VISIT, returning, "DoQ with early data", "DoH, resumed"),
+        )
+        for name, protocol in ((doq, Protocol.DOQ), (doh, Protocol.DOH))
+    ]
+    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)), tuple(increases))
 
 
 class _Visit:
@@ -64,13 +69,10 @@ class _Visit:
         ]
         return reach(pl.concat(cells)["median"], 1)
 
-    def pages(self, protocol: Protocol, *, named: bool = False) -> str:
+    def pages(self, protocol: Protocol) -> dict[str, str]:
         """Median of all rounds of all links for each page, percent of the load time over plain DNS."""
-        values = (self._shares.filter(series=str(protocol), page=page)["median"].item() for page in PAGES)
-        shares = (percent(value, 0 if abs(value) >= 2 else 1) for value in values)
-        return ", ".join(
-            f"{share} on {page_title(page)}" if named else share for share, page in zip(shares, PAGES, strict=True)
-        )
+        values = {page: self._shares.filter(series=str(protocol), page=page)["median"].item() for page in PAGES}
+        return {page: percent(value, 0 if abs(value) >= 2 else 1) for page, value in values.items()}
 
     def most(self, protocol: Protocol) -> str:
         """Largest median of a link and page, percent of the load time over plain DNS."""

@@ -19,7 +19,7 @@ _PAGES = ("example.org", "wikipedia.org")
 
 
 def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """One sentence; none if the campaign lacks a page or a mode."""
+    """What it saves and adds; nothing if the campaign lacks a page or a mode."""
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]
@@ -29,8 +29,9 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
     medians = [statistics.median(own_first.filter(page=page)["percent"]) for page in _PAGES]
     shares = ", ".join(f"{percent(of, 0)} on {page_title(page)}" for of, page in zip(medians, _PAGES, strict=True))
     sentence = (
-        f"a first visit has its document {reach(-own_first['rtt'], 1)} RTT earlier than over separate DoQ ({shares}); "
-        f"compared with plain DNS it adds at most {_most(plain_first)} there, on a returning visit {_most(plain_back)}."
+        f"The document of a first visit arrives {reach(-own_first['rtt'], 1)} RTT earlier than over separate DoQ "
+        f"({shares}). Compared with plain DNS it arrives at most {_most(plain_first)} later, on a returning visit "
+        f"{_most(plain_back)}."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 
