@@ -369,8 +369,8 @@ FIGURES = (
         name="jitter-and-loss",
         title="Jitter and loss on the path to US East",
         notebook="authoritative",
-        caption="Response on kept connections minus the link's RTT, on the US link: unchanged, with a jitter "
-        "of 2 ms (standard deviation, in each direction), and with 1 % loss in each direction.",
+        caption="Response time on kept connections minus the link's RTT, on the US link. Three paths: without changes, "
+        "with a jitter of 2 ms (standard deviation, each direction), and with 1 % loss in each direction.",
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),

@@ -306,7 +306,7 @@ FIGURES = (
         notebook="question_certificates",
         caption="Smallest TLS Certificate message that adds a round-trip to an exchange of a first visit. It "
         "was determined by bisection between 736 and 22,000 bytes.",
-        note="Upright ticks: size at which the first flight of the server has three times the bytes that it "
+        note="Vertical ticks: size at which the first flight of the server has three times the bytes that it "
         "received (QUIC) or ten segments (TCP). Bars: 95 % intervals.",
         data=steps_data,
         chart=steps_chart,

@@ -241,7 +241,7 @@ FIGURES = (
         notebook="question_one_connection",
         caption="Times at which the name is resolved and the first byte of the document arrives, in multiples "
         "of the link's RTT, for each way to resolve a name and load its page.",
-        note="Upright ticks: round-trips that the protocols need. One mark for each page; bars: 95 % "
+        note="Vertical ticks: round-trips that the protocols need. One mark for each page; bars: 95 % "
         "intervals. The server log confirms each condition.",
         data=ladder_data,
         chart=ladder,

@@ -305,7 +305,7 @@ FIGURES = (
         notebook="single_query",
         caption="Median handshake in multiples of the link's RTT. TLS 1.2 and full handshakes were measured "
         "from the first vantage point only.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips the protocols need.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips the protocols need.",
         data=partial(round_trips, kinds=_HANDSHAKES),
         chart=round_trip_marks,
         table=handshake_table,
@@ -318,7 +318,7 @@ FIGURES = (
         "times the bytes that it received. A larger certificate waits for one more round-trip; so does "
         "a client that the server asks for a token by Retry. A resumed session sends no certificate, "
         "and the token of an earlier connection validates the address.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips expected.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips expected.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,
         table=handshake_table,
