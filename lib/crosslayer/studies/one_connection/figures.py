@@ -268,7 +268,7 @@ FIGURES = (
         notebook="question_one_connection",
         caption="Time until the first n kB of the long document have arrived, in multiples of the link's RTT. "
         "A document of n kB would be complete at that time.",
-        note="Without a token a server sends three times the bytes that it received, then waits (RFC 9000, "
+        note="Without a token a server sends at most three times the bytes it has received, then waits (RFC 9000, "
         "section 8.1). Later steps are due to its congestion window.",
         data=size_data,
         chart=size,
