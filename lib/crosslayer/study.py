@@ -89,7 +89,9 @@ class StudyAnswer:
     """What the campaign of a study adds to the answer, which opens the report and the README."""
 
     sentences: tuple[tuple[str, str], ...] = ()
-    """One of `TOPICS` and a sentence."""
+    """One of `TOPICS` and its sentences."""
+    increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
+    """One of `TOPICS`, a transport, and by page the increase of the page load time over plain DNS, as text."""
     headlines: tuple[tuple[str, str, str], ...] = ()
     """Claim, what the paper's abstract states, and our verdict, each as part of a sentence."""
 

@@ -21,6 +21,7 @@ from crosslayer import claims, metrics, published, resources
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
+from crosslayer.figures.style import page_title
 from crosslayer.metrics import FurtherCampaign
 from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
 from crosslayer.studies import DEFAULT, STUDIES
@@ -61,6 +62,7 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     machine: str
     revision: str
     sentences: tuple[tuple[str, str], ...]
+    increases: tuple[tuple[str, str, dict[str, str]], ...]
     headlines: tuple[tuple[str, str, str], ...]
     numbers: tuple[AnswerInterval, ...]
 
@@ -84,7 +86,9 @@ class Whole:
     """The parts of all studies in a folder."""
 
     sentences: tuple[tuple[str, str], ...]
-    """Topic and sentence: virtual time first, then what real time gives."""
+    """Topic and its sentences: virtual time first, then what real time gives."""
+    increases: tuple[tuple[str, ...], ...]
+    """Table of the increases of the page load time over plain DNS: header, then a row for each topic and transport."""
     evidence: str
     """What was measured, where, with which revision; empty if there are no sentences."""
     headlines: tuple[tuple[str, str, str], ...]
@@ -130,6 +134,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
         f"{campaign.host.cpu}, {campaign.host.cores} cores" if campaign.host.cores else campaign.host.cpu,
         campaign.git_revision or "unknown",
         own.sentences,
+        tuple((topic, transport, dict(shares)) for topic, transport, shares in own.increases),
         own.headlines,
         numbers,
     )
@@ -213,7 +218,8 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     sentences.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1])))
     return Whole(
         tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
-        _evidence([part for part in parts if part.sentences]),
+        _increases(parts),
+        _evidence([part for part in parts if part.sentences or part.increases]),
         tuple(headline for part in parts for headline in part.headlines),
         tuple((_topic(number.topic, part), number) for part in parts for number in part.numbers),
         _counts(verdicts),
@@ -237,18 +243,26 @@ def _topic(topic: str, part: CampaignAnswer) -> str:
     return topic if part.clock == "virtual" else f"{topic}, {_CLOCKS[part.clock]}"
 
 
+def _increases(parts: Sequence[CampaignAnswer]) -> tuple[tuple[str, ...], ...]:
+    of_parts = [(_topic(topic, part), name, shares) for part in parts for topic, name, shares in part.increases]
+    pages = list(dict.fromkeys(page for _, _, shares in of_parts for page in shares))
+    rows = [(f"{topic}: {name}", *(shares.get(page, "–") for page in pages)) for topic, name, shares in of_parts]
+    return (("Page load time over plain DNS", *map(page_title, pages)), *rows) if rows else ()
+
+
 def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     if not parts:
         return ""
     virtual, real = (
-        {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
+        {topic for part in parts if part.clock == clock for topic, *_ in (*part.sentences, *part.increases)}
+        for clock in _CLOCKS
     )
-    measured = [topic.lower() for topic in TOPICS if topic in real]
-    missing = f" Real time: {', '.join(measured)} only." if real and virtual - real else ""
+    only = [topic.lower() for topic in TOPICS if topic in virtual - real]
+    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
-        "Each visit: new resolver connection, DNS exchange plus page load. Percentages of page load time; medians of "
-        "all rounds. In virtual time, computing takes no time. "
+        "A visit opens a new resolver connection; its time is a DNS exchange and a page load. Percentages: medians of "
+        "all rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
         f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
@@ -318,8 +332,10 @@ def as_markdown(whole: Whole) -> str:
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
     headlines = ["The paper's headlines:", "", *rows] if rows else []
-    blocks = ["\n".join(points), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]
-    return "\n\n".join(block for block in blocks if block)
+    table = [f"| {' | '.join(row)} |" for row in whole.increases]
+    table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]
+    texts = ["\n".join(points), "\n".join(table), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]
+    return "\n\n".join(text for text in texts if text)
 
 
 def _filled(text: str, indent: str = "") -> str:

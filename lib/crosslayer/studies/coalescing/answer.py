@@ -60,7 +60,7 @@ def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """A sentence on the first visit in the campaign's clock, and the headlines that the campaign measured."""
+    """The cost of a first visit in the campaign's clock, and the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [
@@ -68,20 +68,27 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
-    return StudyAnswer(_first_visit(values), (*at_worst, *reduced))
+    return StudyAnswer(_first_visit(values), _increases(values), (*at_worst, *reduced))
 
 
 def _first_visit(values: AnswerValues) -> tuple[tuple[str, str], ...]:
     if not values:
         return ()
-    titles = [page_title(page) for page in PAGES]
+    doq, doh = (reach(pl.Series([values[FIRST_VISIT, f"{name}, {end}"] for end in _ENDS]), 1) for name in _COMPARED)
+    return ((FIRST_VISIT, f"DoQ adds {doq} RTT, DoH {doh} RTT."),)
 
-    def cost(protocol: Protocol) -> str:
-        rtts = pl.Series([values[FIRST_VISIT, f"{protocol}, {end}"] for end in _ENDS])
-        shares = [percent(values[FIRST_VISIT, f"{protocol}, {title}"], 0) for title in titles]
-        return f"{protocol} {', '.join([f'{reach(rtts, 1)} RTT', *shares])}"
 
-    return ((FIRST_VISIT, f"{cost(Protocol.DOQ)}; {cost(Protocol.DOH)} ({', '.join(titles)})."),)
+def _increases(values: AnswerValues) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
+    if not values:
+        return ()
+    return tuple(
+        (
+            FIRST_VISIT,
+            str(name),
+            {page: percent(values[FIRST_VISIT, f"{name}, {page_title(page)}"], 0) for page in PAGES},
+        )
+        for name in _COMPARED
+    )
 
 
 def _bound(row: Mapping[str, Any]) -> str:

@@ -52,8 +52,8 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
     )
     saved = reach(pl.Series([of[name] for name in _SAVED]), 1)
     sentence = (
-        f"a first visit has its document {saved} RTT earlier than over separate DoQ "
-        f"({shares}); over plain DNS it adds at most {first} there, on a returning visit {back}."
+        f"The document of a first visit arrives {saved} RTT earlier than over separate DoQ ({shares}). Compared with "
+        f"plain DNS it arrives at most {first} later, on a returning visit {back}."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 

@@ -189,7 +189,7 @@ FIGURES = (
         title="First query over time",
         notebook=FIGURE.notebook,
         caption="First query on a new connection in each round, from each vantage point.",
-        note="A point is a round. Of transports with equal times, one is visible.",
+        note="A point is a round. Where transports have equal times, only one is visible.",
         data=time_data,
         chart=over_time,
         table=lambda frame: frame.group_by("vantage", "resolver", "transport", maintain_order=True).agg(
