@@ -563,15 +563,23 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         dataset = of_committed(name)
         report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
     whole = answer.gathered(tmp_path, None)
-    assert [topic for topic, _ in whole.sentences] == list(TOPICS)
+    assert [topic for topic, _ in whole.sentences] == [*TOPICS, "First visit, in real time"]
     assert [row[0] for row in whole.increases[-2:]] == [f"First visit, in real time: {name}" for name in ("DoQ", "DoH")]
     for name, clock in (("combinations", "virtual"), ("one-connection", "virtual"), ("coalescing", "real")):
         campaign = json.loads((ROOT / "data" / "raw" / name / "campaign.json").read_text())
         rounds, links = campaign["plan"]["rounds"], len(campaign["plan"]["links"])
         revision = campaign["git"]["revision"][:7]
-        assert f"{name} ({clock} time, {rounds} rounds, {links} links, {revision})" in whole.evidence
+        campaigns = 1 + len(list((ROOT / "data" / "repeats" / name).glob("*/campaign.json")))
+        assert (
+            f"{name} ({clock} time, {campaigns} campaigns, {rounds} rounds, {links} links, {revision})"
+            in whole.evidence
+        )
         assert campaign["host"]["cpu"] in whole.evidence
-    assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
+    assert "Real time: first visit only." in whole.evidence
+    assert re.search(
+        r"Further campaigns \(95.%\): ±[\d.]+ points, ±[\d.]+ RTT; real time ±[\d.]+ points, ±[\d.]+ RTT\.",
+        whole.evidence,
+    )
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(

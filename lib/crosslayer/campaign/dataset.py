@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import count, groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crosslayer.campaign.method import method_of
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
 from crosslayer.decode import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
@@ -128,6 +129,8 @@ class Campaign:
     notes: tuple[str, ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each table."""
+    method: dict[str, str] = field(default_factory=dict)
+    """By what it was measured, see `method_of`."""
 
     @classmethod
     def read(cls, path: Path) -> Campaign:
@@ -166,7 +169,8 @@ class Campaign:
             json_file=True,
         )
         known |= plan
-        return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
+        campaign = checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
+        return campaign if campaign.method else replace(campaign, method=method_of(campaign))
 
     @property
     def plan(self) -> dict[str, Any]:

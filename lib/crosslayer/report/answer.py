@@ -7,6 +7,7 @@ and `gathered` joins the parts of all studies in a folder.
 from __future__ import annotations
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,21 +17,40 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from crosslayer import claims, published
+from crosslayer import claims, metrics, published, resources
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
 from crosslayer.figures.style import page_title
+from crosslayer.metrics import FurtherCampaign
 from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
 from crosslayer.studies import DEFAULT, STUDIES
-from crosslayer.study import TOPICS, StudyAnswer
+from crosslayer.study import ANSWER_RESOLUTION, TOPICS, AnswerNumber, Study, StudyAnswer
 
 _BLOCK = re.compile(r"(<!-- answer -->\n).*?(\n<!-- /answer -->)", re.DOTALL)
 _CLOCKS = {"virtual": "in virtual time", "wall": "in real time"}
 
 
+class AnswerInterval(msgspec.Struct, frozen=True):
+    """A number of the answer, and where a further campaign is expected to lie."""
+
+    topic: str
+    name: str
+    unit: str
+    values: dict[str, float]
+    """By campaign."""
+    mean: float
+    low: float | None
+    """None for a single campaign, like `high` and `between`."""
+    high: float | None
+    between: float | None
+    """Standard deviation between campaigns."""
+    held_out: int
+    """Number of campaigns that lie in the interval of all others."""
+
+
 class CampaignAnswer(msgspec.Struct, frozen=True):
-    """The part of one campaign, as `answer.json` keeps it."""
+    """The part of a study, as `answer.json` keeps it: its campaign, and others whose numbers it shares."""
 
     study: str
     campaign: str
@@ -44,6 +64,12 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
     headlines: tuple[tuple[str, str, str], ...]
+    numbers: tuple[AnswerInterval, ...]
+
+    @property
+    def campaigns(self) -> int:
+        """Campaigns that the numbers are the means of."""
+        return max((len(number.values) for number in self.numbers), default=1)
 
     @property
     def evidence(self) -> str:
@@ -51,7 +77,8 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
         fewest, most = self.rounds
         rounds = str(most) if fewest == most else f"{fewest} to {most}"
         clock = _CLOCKS[self.clock].removeprefix("in ")
-        return f"{self.study} ({clock}, {rounds} rounds, {self.links} links, {self.revision[:7]})"
+        campaigns = f"{self.campaigns} campaigns, " if self.campaigns > 1 else ""
+        return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, {self.revision[:7]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +93,8 @@ class Whole:
     """What was measured, where, with which revision; empty if there are no sentences."""
     headlines: tuple[tuple[str, str, str], ...]
     """Claim, statement of the paper, verdict in plain words."""
+    intervals: tuple[tuple[str, AnswerInterval], ...]
+    """Topic with its clock, and each number of the sentences."""
     counts: str
     """Number of published results for each verdict; empty if none was checked."""
 
@@ -90,7 +119,9 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
-    own = study.answer(Inputs.of(dataset, published.load()), by_claim) if study else StudyAnswer()
+    numbers = _intervals(study, [dataset, *repeats(dataset)]) if study else ()
+    values = {(number.topic, number.name): number.mean for number in numbers}
+    own = study.answer(values, by_claim) if study else StudyAnswer()
     if own == StudyAnswer():
         path.unlink(missing_ok=True)
         return
@@ -105,8 +136,66 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
         own.sentences,
         tuple((topic, transport, dict(shares)) for topic, transport, shares in own.increases),
         own.headlines,
+        numbers,
     )
     write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
+
+
+def repeats(dataset: Dataset) -> list[Dataset]:
+    """Further campaigns of the conditions of a committed one; none for any other campaign."""
+    root = resources.checkout()
+    if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
+        return []
+    folders = sorted((root / "data" / "repeats" / dataset.campaign.study).glob("*/campaign.json"))
+    return [Dataset.open(path.parent) for path in folders]
+
+
+def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterval, ...]:
+    """The numbers of the first campaign, each with its values in the others."""
+    tables = published.load()
+    by_campaign = {
+        dataset.campaign.campaign: {
+            (number.topic, number.name): number for number in study.numbers(Inputs.of(dataset, tables))
+        }
+        for dataset in campaigns
+    }
+    own = by_campaign[campaigns[0].campaign.campaign]
+    return tuple(
+        _interval({name: numbers[key] for name, numbers in by_campaign.items() if key in numbers}) for key in own
+    )
+
+
+def _interval(of: Mapping[str, AnswerNumber]) -> AnswerInterval:
+    """One number, by campaign."""
+    numbers = list(of.values())
+    further = _further(numbers)
+    held_out = 0
+    for left_out, number in enumerate(numbers):
+        of_others = _further(numbers[:left_out] + numbers[left_out + 1 :])
+        held_out += of_others is not None and of_others.holds(number.value)
+    first = numbers[0]
+    return AnswerInterval(
+        first.topic,
+        first.name,
+        first.unit,
+        {name: number.value for name, number in of.items()},
+        further.mean if further else first.value,
+        further.low if further else None,
+        further.high if further else None,
+        further.between if further else None,
+        held_out,
+    )
+
+
+def _further(numbers: Sequence[AnswerNumber]) -> FurtherCampaign | None:
+    errors = [number.error for number in numbers if number.error is not None]
+    return (
+        metrics.further_campaign(
+            [number.value for number in numbers], errors, resolution=ANSWER_RESOLUTION[numbers[0].unit]
+        )
+        if numbers
+        else None
+    )
 
 
 def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
@@ -130,8 +219,9 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     return Whole(
         tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
         _increases(parts),
-        _evidence([part for part in parts if part.sentences or part.increases]),
+        _evidence([part for part in parts if part.sentences]),
         tuple(headline for part in parts for headline in part.headlines),
+        tuple((_topic(number.topic, part), number) for part in parts for number in part.numbers),
         _counts(verdicts),
     )
 
@@ -164,17 +254,41 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     if not parts:
         return ""
     virtual, real = (
-        {topic for part in parts if part.clock == clock for topic, *_ in (*part.sentences, *part.increases)}
-        for clock in _CLOCKS
+        {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
     )
-    only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
+    measured = [topic.lower() for topic in TOPICS if topic in real]
+    missing = f" Real time: {', '.join(measured)} only." if real and virtual - real else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
         "A visit opens a new resolver connection; its time is a DNS exchange and a page load. Percentages: medians of "
-        "all rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
-        f"{machines}: {', '.join(part.evidence for part in parts)}.{missing}"
+        "all rounds. In virtual time, computing takes no time. "
+        f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
+
+
+def _expected(parts: Sequence[CampaignAnswer]) -> str:
+    """How far from the numbers a further campaign is expected to be at most, by clock."""
+    by_clock = []
+    for clock, name in _CLOCKS.items():
+        most: dict[str, float] = {}
+        for number in (number for part in parts if part.clock == clock for number in part.numbers):
+            if number.low is not None:
+                most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
+        widths = [f"±{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
+        if widths:
+            prefix = "" if clock == "virtual" else f"{name.removeprefix('in ')} "
+            by_clock.append(prefix + ", ".join(widths))
+    return f" Further campaigns (95\N{NO-BREAK SPACE}%): {'; '.join(by_clock)}." if by_clock else ""
+
+
+_DIFFERENCES = {"%": "points", "RTT": "RTT"}
+"""Unit of a difference by the unit of a number."""
+
+
+def _rounded_up(value: float) -> str:
+    """Two significant digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(round(value / step, 6)) * step:.2g}"
 
 
 def _counts(verdicts: pl.DataFrame | None) -> str:
