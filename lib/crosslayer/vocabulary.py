@@ -281,3 +281,14 @@ class EventKind(StrEnum):
     """A query to an address where nobody is was answered."""
     NOT_INTERCEPTED = "not-intercepted"
     """It was not."""
+
+
+VANTAGE_POINTS = {
+    "eu": "Europe",
+    "na": "North America",
+    "as": "Asia",
+    "af": "Africa",
+    "sa": "South America",
+    "oc": "Oceania",
+}
+"""Vantage points of IMC 2022: short name and name, fastest first."""

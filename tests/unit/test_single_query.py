@@ -14,11 +14,12 @@ from crosslayer import claims, published
 from crosslayer.campaign import NoOptions
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
+from crosslayer.metrics.single_queries import SIZES
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.single_query import vantage
 from crosslayer.studies.single_query.claims import CLAIMS
 from crosslayer.studies.single_query.measure import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
-from crosslayer.studies.single_query.metrics import SIZES, single_queries
+from crosslayer.studies.single_query.metrics import single_queries
 
 ROUNDS = 8
 PLAN = sized("single-query", "quick")

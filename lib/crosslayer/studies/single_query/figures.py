@@ -11,8 +11,9 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.style import COLUMN_WIDTH, INK, RULE, TEXT_PX, TEXT_WIDTH, TRANSPORTS, AnyChart
-from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
-from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
+from crosslayer.metrics.single_queries import PAPER_SERIES, SIZES
+from crosslayer.studies.single_query.metrics import FURTHER_SERIES, single_queries
+from crosslayer.vocabulary import VANTAGE_POINTS
 
 ALL, PRINTED = "All, measured", "All, published"
 

@@ -5,23 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer.metrics.rows import exchanges
-from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
+from crosslayer.metrics.single_queries import SIZES
+from crosslayer.vocabulary import VANTAGE_POINTS
 
 STUDY = "single-query"
 
-PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
-"""What IMC22 measured, in the order of its Table 1: encrypted transports with session resumption."""
-
 FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
 """What it could not have: DoH3 with session resumption, and queries as early data."""
-
-SIZES = {
-    "handshake, client to resolver": "handshake_sent_bytes_by_record",
-    "handshake, resolver to client": "handshake_received_bytes_by_record",
-    "query": "query_sent_bytes_by_record",
-    "response": "query_received_bytes_by_record",
-}
-"""Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""
 
 SPLIT = "parted"
 """1 where they are split; 0 in a campaign that knew only the handshake's end: its columns have what lies before."""
