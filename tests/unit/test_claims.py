@@ -694,11 +694,7 @@ def test_chance_gets_few_verdicts_wrong(verdicts: pl.DataFrame) -> None:
     assert claims.expected_errors(verdicts) == pytest.approx(0.025 * decided.height)
 
 
-WITHOUT_CLAIMS = {"resolvers"}
-"""Campaigns of a study that measures resolvers of others: the project claims nothing about them."""
-COMMITTED = sorted(
-    path.name for path in Path("data/raw").iterdir() if path.is_dir() and path.name not in WITHOUT_CLAIMS
-)
+COMMITTED = sorted(path.name for path in Path("data/raw").iterdir() if path.is_dir())
 
 
 @pytest.mark.slow

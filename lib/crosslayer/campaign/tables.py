@@ -601,6 +601,18 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
     total_ms = Column(float, "start of the connection, if it is new, or query sent, to answer complete", success=True)
     session_resumed = Column(bool, "the TLS session was resumed, by the client; null without TLS", present=True)
     rtt_ms = Column(float, "RTT of the path: TCP connect to the same address before the visit; null without a TCP port")
+    handshake_sent_bytes_by_record = Column(
+        int,
+        "IP payload, client to server, of packets and records of the handshake, up to the answer; null for a kept "
+        "connection and without a capture",
+    )
+    handshake_received_bytes_by_record = Column(int, "as handshake_sent_bytes_by_record, server to client")
+    query_sent_bytes_by_record = Column(
+        int,
+        "IP payload, client to server, of all other packets and records, up to the answer; null as "
+        "handshake_sent_bytes_by_record",
+    )
+    query_received_bytes_by_record = Column(int, "as query_sent_bytes_by_record, server to client")
     site = Column(str, "name server identifier of the answer (RFC 5001); null if it has none")
     error = _ERROR
 

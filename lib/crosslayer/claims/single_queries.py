@@ -18,16 +18,15 @@ from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import CustomMeasure, Derived, Measure, mean, median, minimum, total
 from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate, derived
-from crosslayer.metrics.single_queries import PAPER_SERIES, SIZES
-from crosslayer.vocabulary import VANTAGE_POINTS
+from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
-SENT, RECEIVED, QUERY, RESPONSE = SIZES
+SENT, RECEIVED, QUERY, RESPONSE = SIZES_BY_PART
 """Parts of an exchange in bytes."""
 
 
 def size(series: str, *parts: str) -> Measure:
     """Sum of the medians of some parts, by default of all, as in Table 1; bytes do not depend on the RTT."""
-    return total(median(f"{series} {part}") for part in parts or SIZES)
+    return total(median(f"{series} {part}") for part in parts or SIZES_BY_PART)
 
 
 def exchange(series: str) -> Measure:

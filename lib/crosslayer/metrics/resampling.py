@@ -108,6 +108,36 @@ def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> 
         yield counts
 
 
+def drawn_crossed(
+    hosts: Clusters, kinds: tuple[Clusters, Clusters], resamples: int = RESAMPLES, seed: int = 0
+) -> Counts:
+    """Number of times that each block is drawn, shape (resamples, blocks), where a host is a pair of two clusters.
+
+    Clusters of each kind are drawn with replacement and independently; a pair is drawn as often as the product of both
+    (pigeonhole bootstrap: Owen, The Annals of Applied Statistics 1, 2007), and its blocks are drawn with replacement.
+
+    Parameters
+    ----------
+    hosts
+        Host of each block.
+    kinds
+        Cluster of each host, of the first kind and of the second.
+    """
+    draw = np.random.default_rng(seed)
+    of_host = [np.flatnonzero(hosts == host) for host in range(len(kinds[0]))]
+    sizes = [int(kind.max()) + 1 for kind in kinds]
+    counts = np.zeros((resamples, len(hosts)))
+    for row in counts:
+        first, second = (
+            np.bincount(draw.integers(0, size, size), minlength=size)[kind]
+            for size, kind in zip(sizes, kinds, strict=True)
+        )
+        for blocks, times in zip(of_host, first * second, strict=True):
+            if times:
+                row[blocks] = times * np.bincount(draw.integers(0, len(blocks), len(blocks)), minlength=len(blocks))
+    return counts
+
+
 def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, float]:
     """Interval of a statistic from its value in every resample of so many rounds (expanded percentile method).
 

@@ -11,7 +11,7 @@ from crosslayer.campaign.plan import Plan
 from crosslayer.decode import checked
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.target import ResolverTarget
-from crosslayer.vocabulary import CacheUse, EventKind, Protocol, QueryState, Role
+from crosslayer.vocabulary import SIZES_BY_PART, CacheUse, EventKind, Protocol, QueryState, Role
 
 STUDY = "resolvers"
 """Study of the campaigns that a comparison writes."""
@@ -50,6 +50,10 @@ class TargetVisit:
     """Query on the first connection for a name that nobody asked for before; None without a zone."""
     rtt_ms: float | None = None
     """RTT of the path: TCP connect."""
+    first_bytes: tuple[int, ...] | None = None
+    """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
+    resumed_bytes: tuple[int, ...] | None = None
+    """The same of the query on a resumed connection."""
     site: str | None = None
     """Name server identifier of the server that answered (RFC 5001)."""
     error: str | None = None
@@ -368,16 +372,16 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
     kept = QueryState.COLD if target.protocol is Protocol.DOUDP else QueryState.KEPT
     encrypted = target.protocol.transport.encrypted
     queries = (
-        (QueryState.COLD, CacheUse.HIT, entry.first_ms, entry.handshake_ms, entry.error, False),
-        (QueryState.KEPT, CacheUse.HIT, entry.next_ms, 0.0, entry.next_error, False),
-        (kept, CacheUse.MISS, entry.miss_ms, 0.0, entry.miss_error, False),
+        (QueryState.COLD, CacheUse.HIT, entry.first_ms, entry.handshake_ms, entry.error, False, entry.first_bytes),
+        (QueryState.KEPT, CacheUse.HIT, entry.next_ms, 0.0, entry.next_error, False, None),
+        (kept, CacheUse.MISS, entry.miss_ms, 0.0, entry.miss_error, False, None),
         (
             QueryState.RESUMED, CacheUse.HIT, entry.resumed_ms, entry.resumed_handshake_ms, entry.resumed_error,
-            entry.session_resumed,
+            entry.session_resumed, entry.resumed_bytes,
         ),
     )  # fmt: skip
     rows = []
-    for state, cache, total_ms, handshake_ms, error, resumed in queries:
+    for state, cache, total_ms, handshake_ms, error, resumed, sizes in queries:
         if total_ms is None and error is None:
             continue
         own: dict[str, Any] = {"state": state.value, "cache": cache.value, "error": error}
@@ -385,7 +389,8 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         query_ms = None if total_ms is None or handshake_ms is None else total_ms - handshake_ms
         times = {"handshake_ms": None if error else handshake_ms, "query_ms": query_ms, "total_ms": total_ms}
         site = entry.site if (state, cache) == (QueryState.COLD, CacheUse.HIT) else None
-        rows.append(common | own | times | {"site": site})
+        of_parts = dict(zip(SIZES_BY_PART.values(), sizes or [None] * len(SIZES_BY_PART), strict=True))
+        rows.append(common | own | times | of_parts | {"site": site})
     return {QUERIES: rows}
 
 
@@ -403,15 +408,18 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
         key = (row["link"], row["round"], row["target"])
         values = visits.setdefault(key, {"started_s": row["started_s"], "rtt_ms": row["rtt_ms"]})
         total_ms, handshake_ms, error = row["total_ms"], row["handshake_ms"], row["error"]
+        parts = tuple(row[column] for column in SIZES_BY_PART.values())
+        sizes = None if None in parts else parts
         if row["cache"] == CacheUse.MISS:
             values |= {"miss_ms": total_ms, "miss_error": error}
         elif row["state"] == QueryState.COLD:
             values |= {"first_ms": total_ms, "handshake_ms": handshake_ms, "error": error, "site": row["site"]}
+            values["first_bytes"] = sizes
         elif row["state"] == QueryState.KEPT:
             values |= {"next_ms": total_ms, "next_error": error}
         else:
             values |= {"resumed_ms": total_ms, "resumed_handshake_ms": handshake_ms, "resumed_error": error}
-            values["session_resumed"] = row["session_resumed"]
+            values |= {"session_resumed": row["session_resumed"], "resumed_bytes": sizes}
     entries: dict[str, list[Entry]] = {}
     for (vantage, round_, target), values in sorted(visits.items(), key=lambda item: item[1]["started_s"]):
         entries.setdefault(vantage, []).append(TargetVisit(round_, target, vantage=vantage, **values))

@@ -22,7 +22,7 @@ from crosslayer.resolvers.listed import Listed, read
 from crosslayer.resolvers.plan import HERE, ComparePlan, MissedRound
 from crosslayer.resolvers.schedule import RoundTimes
 from crosslayer.resolvers.target import ResolverTarget
-from crosslayer.resolvers.visits import Visitor, needs_check, system_ca
+from crosslayer.resolvers.visits import Visitor, capture_here, needs_check, system_ca
 from crosslayer.testbed import outside
 from crosslayer.vocabulary import Role
 
@@ -242,23 +242,24 @@ def _here(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> di
     journal.describe(vantage, provenance.this_host(vantage), provenance.packages())
     path = ledger.user_file() if _outside(request) else None
     paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
-    visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked)
     schedule = RoundTimes(journal.first_s, plan.every_s)
     limited: dict[str, str] = {}
-    for round_ in range(plan.rounds):
-        if journal.finished(vantage, round_):
-            continue
-        if not schedule.wait(round_):
-            tell(f"round {round_} is missed")
-            progress.add(MissedRound(round_, "nothing measured at its time", time.time()))
-            journal.finish(vantage, round_)
-            continue
-        for visit in visitor.round(round_):
-            bar.set_postfix_str(plan.targets[visit.target].label)
-            bar.update()
-        limited |= visitor.limited
-        if not visitor.limited or plan.every_s:
-            journal.finish(vantage, round_)
+    with capture_here() as capture:
+        visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked, capture=capture)
+        for round_ in range(plan.rounds):
+            if journal.finished(vantage, round_):
+                continue
+            if not schedule.wait(round_):
+                tell(f"round {round_} is missed")
+                progress.add(MissedRound(round_, "nothing measured at its time", time.time()))
+                journal.finish(vantage, round_)
+                continue
+            for visit in visitor.round(round_):
+                bar.set_postfix_str(plan.targets[visit.target].label)
+                bar.update()
+            limited |= visitor.limited
+            if not visitor.limited or plan.every_s:
+                journal.finish(vantage, round_)
     return limited
 
 

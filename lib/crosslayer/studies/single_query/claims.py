@@ -15,10 +15,9 @@ from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.single_queries import QUERY, RESPONSE, Vantages, size
-from crosslayer.metrics.single_queries import DURATIONS, PAPER_SERIES, SIZES
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, SPLIT, single_queries
 from crosslayer.studies.single_query.vantage import vantage_point
-from crosslayer.vocabulary import VANTAGE_POINTS
+from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 _TO_THE_CLOSE = "query and what follows the answer"
 """All that the client sends once its handshake is over."""
@@ -29,7 +28,9 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     rows = single_queries(dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, *FURTHER_SERIES]))
     parts = (
         rows.select(*metrics.ROUND, series=pl.format(f"{{}} {part}", "series"), value=pl.col(column).cast(pl.Float64))
-        for part, column in (DURATIONS | SIZES | {SPLIT: SPLIT, _TO_THE_CLOSE: "query_sent_bytes"}).items()
+        for part, column in (
+            DURATIONS_BY_PART | SIZES_BY_PART | {SPLIT: SPLIT, _TO_THE_CLOSE: "query_sent_bytes"}
+        ).items()
     )
     return Observed(pl.concat(parts), rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
 
@@ -103,8 +104,8 @@ CHECKS = by_id(
 )
 
 _CLEAR = ("DoUDP", "DoTCP")
-_COLUMNS = {name: pl.col(column) for name, column in (DURATIONS | SIZES).items()} | {
-    SPLIT: pl.col(SIZES[QUERY]).is_not_null(),
+_COLUMNS = {name: pl.col(column) for name, column in (DURATIONS_BY_PART | SIZES_BY_PART).items()} | {
+    SPLIT: pl.col(SIZES_BY_PART[QUERY]).is_not_null(),
     _TO_THE_CLOSE: pl.col("query_sent_bytes"),
 }
 SOURCES = {

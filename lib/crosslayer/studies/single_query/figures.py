@@ -11,9 +11,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.style import COLUMN_WIDTH, INK, RULE, TEXT_PX, TEXT_WIDTH, TRANSPORTS, AnyChart
-from crosslayer.metrics.single_queries import PAPER_SERIES, SIZES
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, single_queries
-from crosslayer.vocabulary import VANTAGE_POINTS
+from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 ALL, PRINTED = "All, measured", "All, published"
 
@@ -33,9 +32,9 @@ def table1_data(inputs: Inputs) -> pl.DataFrame:
     rows = single_queries(inputs.dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, FURTHER_SERIES[0]]))
     ours = [
         metrics.medians(rows, column, ["series"]).with_columns(part=pl.lit(part), source=pl.lit("measured"))
-        for part, column in SIZES.items()
+        for part, column in SIZES_BY_PART.items()
     ]
-    printed = inputs.published.sizes.filter(pl.col("part").is_in(SIZES)).select(
+    printed = inputs.published.sizes.filter(pl.col("part").is_in(SIZES_BY_PART)).select(
         "series", "part", source=pl.lit("published"), median="table1", low="p10", high="p90"
     )
     frame = pl.concat([*ours, printed], how="diagonal_relaxed")
@@ -43,7 +42,7 @@ def table1_data(inputs: Inputs) -> pl.DataFrame:
     frame = pl.concat([frame, total], how="diagonal_relaxed")
     order = [*PAPER_SERIES, FURTHER_SERIES[0]]
     return frame.select("series", "part", "source", "n", "rounds", "median", "low", "high").sort(
-        _rank("series", order), _rank("part", ["total", *SIZES]), "source"
+        _rank("series", order), _rank("part", ["total", *SIZES_BY_PART]), "source"
     )
 
 
@@ -61,7 +60,8 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     order = [name for name in (*PAPER_SERIES, FURTHER_SERIES[0]) if name in set(rows["series"])]
     short = "replace(replace(datum.label, 'client to resolver', 'sent'), 'resolver to client', 'received')"
     base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
-        marks.columns("part", ["total", *SIZES], orient="top", labelExpr=short), marks.rows("series", order, bold=True)
+        marks.columns("part", ["total", *SIZES_BY_PART], orient="top", labelExpr=short),
+        marks.rows("series", order, bold=True),
     )
     scale = alt.Scale(domain=[-50, 0, 50], range=["#b2abd2", "#ffffff", "#fdb863"], interpolate="rgb", clamp=True)
     legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer.metrics.rows import exchanges
-from crosslayer.metrics.single_queries import SIZES
-from crosslayer.vocabulary import VANTAGE_POINTS
+from crosslayer.vocabulary import SIZES_BY_PART, VANTAGE_POINTS
 
 STUDY = "single-query"
 
@@ -37,8 +36,10 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"
     point = pl.col("link").str.split("-").list.first()
-    by_time = [pl.coalesce(name, name.removesuffix("_by_record")).alias(name) for name in SIZES.values()]
-    return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time).with_columns(
+    by_time = [pl.coalesce(name, name.removesuffix("_by_record")).alias(name) for name in SIZES_BY_PART.values()]
+    return rows.with_columns(
+        pl.col(SIZES_BY_PART["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time
+    ).with_columns(
         series=pl.when(main & (clear | resumed))
         .then(pl.col("protocol"))
         .when(early & (pl.col("resumption") == "early-data"))

@@ -1,0 +1,42 @@
+"""The queries of a comparison that IMC 2022, section 3.1, is about, over resolvers that have all its transports."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer.vocabulary import PAPER_SERIES, CacheUse, QueryState, Role
+
+_CLEAR = ("DoUDP", "DoTCP")
+
+
+def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Queries on a new connection for a name in the cache; encrypted transports resume a session.
+
+    As in the paper, a resolver (an address) counts if it answered over each of the paper's transports.
+
+    Parameters
+    ----------
+    table
+        `resolver_queries`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The same columns, `series` (the transport) and `pair` (vantage point and address, the links of the checks);
+        successful queries only.
+    """
+    clear = pl.col("protocol").is_in(_CLEAR)
+    new = pl.when(clear).then(pl.lit(QueryState.COLD.value)).otherwise(pl.lit(QueryState.RESUMED.value))
+    resumed = clear | pl.col("session_resumed").fill_null(False)
+    rows = table.filter(
+        pl.col("error").is_null(), pl.col("state") == new, resumed, cache=CacheUse.HIT.value, role=Role.MEASURED.value
+    )
+    everything = (
+        rows.filter(pl.col("protocol").is_in(PAPER_SERIES))
+        .group_by("address")
+        .agg(pl.col("protocol").n_unique() == len(PAPER_SERIES))
+        .filter("protocol")
+    )
+    return rows.join(everything.select("address"), on="address", how="semi").with_columns(
+        series=pl.col("protocol"), pair=pl.format("{} {}", "link", "address")
+    )
