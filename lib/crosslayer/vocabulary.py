@@ -283,6 +283,14 @@ class EventKind(StrEnum):
     """It was not."""
 
 
+class LocatedKind(StrEnum):
+    """What a location is of."""
+
+    RESOLVER = "resolver"
+    """An address of a resolver."""
+    VANTAGE_POINT = "vantage-point"
+
+
 VANTAGE_POINTS = {
     "eu": "Europe",
     "na": "North America",

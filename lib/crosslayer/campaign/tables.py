@@ -22,6 +22,7 @@ from crosslayer.vocabulary import (
     Direction,
     EventKind,
     Http3,
+    LocatedKind,
     PathEvent,
     Protocol,
     QueryState,
@@ -626,6 +627,18 @@ class ResolverEvents(_OfStudy, table="resolver_events"):
     subject = Column(str, "affected operator or address", required=True, key=True)
     site = Column(str, "name server identifier of an answer that nobody should have given; null otherwise")
     reason = Column(str, "evidence", required=True)
+
+
+class ResolverLocations(_OfStudy, table="resolver_locations"):
+    """Location and autonomous system of a resolver's address, or location of a vantage point, as the user gave it."""
+
+    page = Column(str, "name of the queries that hit the cache", required=True)
+    kind = Column(LocatedKind, "what is located", required=True, key=True)
+    subject = Column(str, "address of the resolver, or name of the vantage point", required=True, key=True)
+    asn = Column(int, "number of the autonomous system of the address; null if it is not known")
+    as_name = Column(str, "name of this autonomous system; null if it is not known")
+    latitude = Column(float, "degrees north; null if it is not known", signed=True)
+    longitude = Column(float, "degrees east; null if it is not known", signed=True)
 
 
 class HostLoads(_OfStudy, table="host_load"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from crosslayer.campaign.plan import Plan
@@ -21,7 +22,7 @@ LEFT_ALONE_AFTER = 3
 """A target that fails in so many visits in succession is not asked again, nor an address that never answers."""
 SILENT = "timeout"
 """Error of a query without an answer."""
-QUERIES, EVENTS = "resolver_queries", "resolver_events"
+QUERIES, EVENTS, LOCATIONS = "resolver_queries", "resolver_events", "resolver_locations"
 """Tables of a comparison."""
 
 
@@ -146,9 +147,7 @@ class ComparePlan:
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""
-        order = list(range(len(self.targets)))
-        random.Random(f"{self.seed} {round_}").shuffle(order)
-        return order
+        return list(_order(self.seed, round_, len(self.targets)))
 
     def campaign_plan(self, clock: str) -> Plan:
         """The same as the plan of a campaign: a cell is a vantage point and a name."""
@@ -179,6 +178,18 @@ class ComparePlan:
             name, rounds, seed, known.timeout_s, list(known.targets), known.resumed, known.zone, tuple(vantages),
             known.every_s,
         )  # fmt: skip
+
+
+def _order(seed: int, round_: int, count: int) -> list[int]:
+    order = list(range(count))
+    random.Random(f"{seed} {round_}").shuffle(order)
+    return order
+
+
+@lru_cache(maxsize=64)
+def _positions(seed: int, round_: int, count: int) -> dict[int, int]:
+    """Position of each target in the order of a round."""
+    return {number: position for position, number in enumerate(_order(seed, round_, count))}
 
 
 Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck
@@ -215,18 +226,23 @@ class Measured:
         }
 
 
-def measured_of(queries: Sequence[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> Measured:
-    """What rows of the tables have; targets have no names of certificates and no paths, which rows lack too."""
+def measured_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> Measured:
+    """What rows of the tables have; targets have no names of certificates and no paths, which rows lack too.
+
+    `queries` is iterated twice.
+    """
     targets: dict[int, ResolverTarget] = {}
+    vantages, name, rounds = set[str](), "", 1
     for row in queries:
-        known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
-        targets.setdefault(row["target"], ResolverTarget(*known, role=Role(row["role"])))
+        vantages.add(row["link"])
+        name, rounds = row["page"], max(rounds, row["round"] + 1)
+        if row["target"] not in targets:
+            known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
+            targets[row["target"]] = ResolverTarget(*known, role=Role(row["role"]))
     numbers = {target: number for number, target in enumerate(sorted(targets))}
-    renumbered = [{**row, "target": numbers[row["target"]]} for row in queries]
-    vantages = tuple(sorted({row["link"] for row in queries}))
-    name = queries[0]["page"] if queries else ""
-    rounds = 1 + max((row["round"] for row in queries), default=0)
-    plan = ComparePlan(name, rounds, 0, 5.0, [targets[number] for number in sorted(targets)], vantages=vantages)
+    renumbered = ({**row, "target": numbers[row["target"]]} for row in queries)
+    of_numbers = [targets[number] for number in sorted(targets)]
+    plan = ComparePlan(name, rounds, 0, 5.0, of_numbers, vantages=tuple(sorted(vantages)))
     return Measured(plan, entries_of(renumbered, events))
 
 
@@ -365,7 +381,7 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         "protocol": target.protocol.value,
         "port": target.port,
         "role": target.role.value,
-        "position": plan.order(entry.round).index(entry.target),
+        "position": _positions(plan.seed, entry.round, len(plan.targets))[entry.target],
         "started_s": entry.started_s,
         "rtt_ms": entry.rtt_ms,
     }

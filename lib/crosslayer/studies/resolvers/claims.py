@@ -29,8 +29,11 @@ def observed(resolver_queries: pl.LazyFrame) -> Observed:
     resumable = resolver_queries.filter(
         state=QueryState.RESUMED.value, cache=CacheUse.HIT.value, role=Role.MEASURED.value
     ).with_columns(pair=pl.format("{} {}", "link", "address"))
+    without_ticket = pl.col("error").str.contains("no session ticket", literal=True)
     resumed = resumable.select(
-        *_ROUND, series=pl.lit(_RESUMED), value=pl.col("session_resumed").fill_null(False).cast(pl.Float64)
+        *_ROUND,
+        series=pl.lit(_RESUMED),
+        value=pl.when(without_ticket).then(0.0).otherwise(pl.col("session_resumed").cast(pl.Float64)),
     )
     parts = [
         rows.lazy().select(*_ROUND, series=pl.format(f"{{}} {part}", "series"), value=pl.col(column).cast(pl.Float64))

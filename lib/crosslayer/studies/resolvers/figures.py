@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,23 +28,36 @@ from crosslayer.figures.single_queries import (
     whole_table1,
 )
 from crosslayer.figures.style import INK, RULE, TEXT_WIDTH, TRANSPORTS, AnyChart
+from crosslayer.figures.world import points_on_a_map
 from crosslayer.resolvers import analysis
 from crosslayer.resolvers.frames import FIGURE, figure_rows
 from crosslayer.resolvers.plan import measured_of
 from crosslayer.studies.resolvers.claims import VANTAGES, observed
-from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, CacheUse, QueryState, Role
+from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, CacheUse, LocatedKind, QueryState, Role
 
 _SELF_CHECKS = {
     "resolver": pl.String, "transport": pl.String, "measure": pl.String, "n": pl.Int64, "rounds": pl.Int64,
     "median": pl.Float64, "low": pl.Float64, "high": pl.Float64, "source": pl.String,
 }  # fmt: skip
 _ROW_PX, _PANEL_PX = 22, 90
+_MOST_RESOLVERS, _MOST_POINTS = 12, 4000
+"""Resolvers and points in the chart over time."""
 
 
 def compared(inputs: Inputs) -> analysis.ResolverComparison:
     """The comparison that the tables contain."""
-    queries, events = (table.collect().to_dicts() for table in (inputs.resolver_queries, inputs.resolver_events))
-    return analysis.of(measured_of(queries, events))
+    queries, events = inputs.resolver_queries.collect(), inputs.resolver_events.collect()
+    return analysis.of(measured_of(_Rows(queries), _Rows(events)))
+
+
+class _Rows:
+    """Rows of a frame, made one at a time; a campaign of the paper's size has millions."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._frame.iter_rows(named=True)
 
 
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
@@ -81,18 +95,27 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def time_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each vantage point, resolver, transport and round: first query, ms, and hours since the start."""
+    """A row for each vantage point, resolver, transport and block of rounds: first query, ms, hours since the start.
+
+    A block is a round, or more of them where there are too many for a chart.
+    """
     first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
-    hours = (pl.col("started_s") - pl.col("started_s").min()) / 3600
-    keys = ["link", "resolver", "protocol", "round"]
+    frame = first.select(
+        "round", vantage="link", resolver="resolver", transport="protocol", first_ms="total_ms",
+        hours=(pl.col("started_s") - pl.col("started_s").min()) / 3600,
+    ).collect()  # fmt: skip
+    fastest = (
+        frame.group_by("resolver").agg(pl.col("first_ms").min()).sort("first_ms", "resolver").head(_MOST_RESOLVERS)
+    )
+    frame = frame.filter(pl.col("resolver").is_in(fastest["resolver"].to_list()))
+    keys = ["vantage", "resolver", "transport", "round"]
+    block = 1 + frame.select(keys).unique().height // _MOST_POINTS
     return (
-        first.with_columns(hours=hours)
+        frame.with_columns(pl.col("round") // block)
         .group_by(keys)
-        .agg(pl.col("hours").min(), first_ms=pl.col("total_ms").median(), n=pl.len())
-        .rename({"link": "vantage", "protocol": "transport"})
+        .agg(pl.col("hours").min(), pl.col("first_ms").median(), n=pl.len())
         .with_columns(source=pl.lit("measured"))
-        .sort("vantage", "resolver", "transport", "round")
-        .collect()
+        .sort(keys)
     )
 
 
@@ -140,11 +163,11 @@ def fig2_data(inputs: Inputs) -> pl.DataFrame:
     """Median handshake and resolve time by vantage point and over all, as the claims have them; see `ordered_times`."""
     seen = observed(inputs.resolver_queries)
     rows = []
-    for measure, place, series in itertools.product(TIMES, (*_vantages(seen), ALL), PAPER_SERIES):
+    for measure, point, series in itertools.product(TIMES, (*_vantages(seen), ALL), PAPER_SERIES):
         if (measure, series) != (TIMES[0], "DoUDP"):
-            duration = VANTAGES.duration(series, measure, *(() if place == ALL else (place,)))
+            duration = VANTAGES.duration(series, measure, *(() if point == ALL else (point,)))
             if row := _row(duration, seen):
-                rows.append(row | {"place": place, "series": series, "measure": measure, "source": "measured"})
+                rows.append(row | {"place": point, "series": series, "measure": measure, "source": "measured"})
     ours = pl.DataFrame(rows, schema=_TIMES)
     return ordered_times(pl.concat([ours, printed_handshakes(inputs.published)], how="diagonal_relaxed"), PAPER_SERIES)
 
@@ -158,6 +181,36 @@ def table1_data(inputs: Inputs) -> pl.DataFrame:
         if (row := _row(size(series, part), seen))
     ]
     return whole_table1(pl.DataFrame(rows, schema=_SIZES), inputs.published)
+
+
+_KINDS = {
+    LocatedKind.RESOLVER.value: ("#d95f02", "circle"),
+    LocatedKind.VANTAGE_POINT.value: ("#1f4e9e", "diamond"),
+}
+
+
+def map_data(inputs: Inputs) -> pl.DataFrame:
+    """A row for each located address and vantage point: kind, subject, resolver, asn, as_name, latitude, longitude."""
+    names = inputs.resolver_queries.select(subject="address", resolver="resolver").unique(["subject"], keep="any")
+    located = inputs.resolver_locations.select("kind", "subject", "asn", "as_name", "latitude", "longitude")
+    return located.join(names, on="subject", how="left").sort("kind", "subject").collect()
+
+
+def world_map(frame: pl.DataFrame) -> AnyChart:
+    """A point for each resolver and vantage point whose position is known."""
+    placed = frame.drop_nulls(["latitude", "longitude"])
+    if placed.is_empty():
+        return marks.empty_plot("no position is known: neither the list nor a database has one", TEXT_WIDTH - 60, 80)
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("kind", "resolver", "subject", "as_name")]
+    return points_on_a_map(placed, _KINDS, tooltip)
+
+
+def systems(frame: pl.DataFrame) -> pl.DataFrame:
+    """Resolvers (addresses) of the ten largest autonomous systems, and their share: asn, as_name, count, percent."""
+    known = frame.filter(pl.col("kind") == LocatedKind.RESOLVER, pl.col("asn").is_not_null())
+    counted = known.group_by("asn").agg(pl.col("as_name").first(), count=pl.len())
+    share = (100 * pl.col("count") / pl.col("count").sum()).round(1)
+    return counted.with_columns(percent=share).sort("count", "asn", descending=[True, False]).head(10)
 
 
 def support_data(inputs: Inputs) -> pl.DataFrame:
@@ -174,7 +227,7 @@ def support_data(inputs: Inputs) -> pl.DataFrame:
     counted = (
         counts.collect()
         .cast(dict.fromkeys(_COUNTS, pl.Int64))
-        .unpivot(list(_COUNTS), index="transport", variable_name="what", value_name="n")
+        .unpivot(list(_COUNTS), index="transport", variable_name="what", value_name="count")
     )
     unencrypted = pl.col("transport").is_in(["DoUDP", "DoTCP"]) & (pl.col("what") == "resuming")
     order = {name: number for number, name in enumerate((*PAPER_SERIES, "DoH3"))}
@@ -193,8 +246,8 @@ def support(frame: pl.DataFrame) -> AnyChart:
     base = alt.Chart(width=TEXT_WIDTH - 90, height=24 * len(transports)).encode(
         marks.columns("what", list(_COUNTS.values()), orient="top"), marks.rows("transport", transports, bold=True)
     )
-    tooltip = [alt.Tooltip("transport:N"), alt.Tooltip("what:N"), alt.Tooltip("n:Q")]
-    number = marks.CellText(alt.Text("n:Q", format=",d"), alt.value(INK))
+    tooltip = [alt.Tooltip("transport:N"), alt.Tooltip("what:N"), alt.Tooltip("count:Q")]
+    number = marks.CellText(alt.Text("count:Q", format=",d"), alt.value(INK))
     chart: AnyChart = marks.heatmap(base, alt.value("white"), tooltip, number, stroke=RULE)
     chart.data = frame
     return chart
@@ -230,6 +283,18 @@ def _row(measure: Measure, seen: Observed) -> dict[str, Any] | None:
 
 
 FIGURES = (
+    Figure(
+        name="imc22-fig1",
+        title="Resolvers, vantage points and autonomous systems",
+        paper_figure="IMC22 Fig. 1",
+        notebook=FIGURE.notebook,
+        caption="Positions of resolvers and vantage points, and the autonomous systems with most resolvers, by the "
+        "list of resolvers or a database of the user.",
+        data=map_data,
+        chart=world_map,
+        table=systems,
+        width=TEXT_WIDTH,
+    ),
     replace(FIGURE, data=lambda inputs: figure_rows(compared(inputs))),
     Figure(
         name="self-check",
@@ -253,7 +318,7 @@ FIGURES = (
         "first queries on new connections, and failures.",
         data=support_data,
         chart=support,
-        table=lambda frame: frame.select("transport", "what", "n"),
+        table=lambda frame: frame.select("transport", "what", "count"),
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -289,7 +354,8 @@ FIGURES = (
         title="First query over time",
         notebook=FIGURE.notebook,
         caption="First query on a new connection in each round, from each vantage point.",
-        note="A point is a round. Of transports with equal times, one is visible.",
+        note="A point is a round, and the median of several in a long campaign. Of transports with equal times, one is "
+        "visible. Of more than 12 resolvers the fastest.",
         data=time_data,
         chart=over_time,
         table=lambda frame: frame.group_by("vantage", "resolver", "transport", maintain_order=True).agg(

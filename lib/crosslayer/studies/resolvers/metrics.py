@@ -12,7 +12,8 @@ _CLEAR = ("DoUDP", "DoTCP")
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     """Queries on a new connection for a name in the cache; encrypted transports resume a session.
 
-    As in the paper, a resolver (an address) counts if it answered over each of the paper's transports.
+    A resolver (an address) counts at a vantage point where it answered over each of the paper's transports, as in the
+    paper.
 
     Parameters
     ----------
@@ -27,16 +28,16 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     """
     clear = pl.col("protocol").is_in(_CLEAR)
     new = pl.when(clear).then(pl.lit(QueryState.COLD.value)).otherwise(pl.lit(QueryState.RESUMED.value))
-    resumed = clear | pl.col("session_resumed").fill_null(False)
+    resumed = clear | pl.col("session_resumed").fill_null(True)  # null where nobody recorded it (an imported campaign)
     rows = table.filter(
         pl.col("error").is_null(), pl.col("state") == new, resumed, cache=CacheUse.HIT.value, role=Role.MEASURED.value
     )
     everything = (
         rows.filter(pl.col("protocol").is_in(PAPER_SERIES))
-        .group_by("address")
-        .agg(pl.col("protocol").n_unique() == len(PAPER_SERIES))
-        .filter("protocol")
+        .group_by("link", "address")
+        .agg(whole=pl.col("protocol").n_unique() == len(PAPER_SERIES))
+        .filter("whole")
     )
-    return rows.join(everything.select("address"), on="address", how="semi").with_columns(
+    return rows.join(everything, on=["link", "address"], how="semi").with_columns(
         series=pl.col("protocol"), pair=pl.format("{} {}", "link", "address")
     )
