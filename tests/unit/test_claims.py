@@ -696,9 +696,7 @@ def test_chance_gets_few_verdicts_wrong(verdicts: pl.DataFrame) -> None:
     assert claims.expected_errors(verdicts) == pytest.approx(0.025 * decided.height)
 
 
-WITHOUT_CLAIMS = {"resolvers"}
-"""Campaigns of a study that measures resolvers of others: the project claims nothing about them."""
-WITH_CLAIMS = sorted(set(committed.CAMPAIGNS) - WITHOUT_CLAIMS)
+WITH_CLAIMS = sorted(committed.CAMPAIGNS)
 
 
 @pytest.mark.slow
