@@ -13,7 +13,7 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import count, groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crosslayer.campaign.method import method_of
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
 from crosslayer.decode import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
@@ -134,6 +135,8 @@ class Campaign:
     notes: tuple[str, ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each table."""
+    method: dict[str, str] = field(default_factory=dict)
+    """By what it was measured, see `method_of`."""
 
     @classmethod
     def read(cls, path: Path) -> Campaign:
@@ -172,7 +175,8 @@ class Campaign:
             json_file=True,
         )
         known |= plan
-        return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
+        campaign = checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
+        return campaign if campaign.method else replace(campaign, method=method_of(campaign))
 
     @property
     def plan(self) -> dict[str, Any]:

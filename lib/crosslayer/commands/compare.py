@@ -42,7 +42,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). NAME is in the data.",
+    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). "
+    "NAME is the vantage point in the data.",
 )
 @click.option(
     "--mmdb",
@@ -77,7 +78,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=click.IntRange(1, 10_000_000),
     default=5000,
     show_default=True,
-    help="Queries a day (UTC) to each operator, at most, over all runs; above 5000 only for private namespaces.",
+    help="Most queries to one operator in a day (UTC), over all runs. More than 5000 only in private namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")

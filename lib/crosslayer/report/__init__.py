@@ -19,7 +19,7 @@ import polars as pl
 from crosslayer import claims, published
 from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.report.answer import renew_readme, save_answer
+from crosslayer.report.answer import renew_readme, repeats, save_answer
 from crosslayer.report.drawing import Drawer, cores, draw_all
 from crosslayer.report.files import (
     VERDICT_FILES,
@@ -125,7 +125,7 @@ def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = 
     """
     check_folder(dataset, folder)
     started = datetime.now(UTC)
-    made = Made(dataset, others, folder)
+    made = Made(dataset, [*others, *repeats(dataset)], folder)
     with ThreadPoolExecutor(1) as pool:
         judged = None if made.has("claims") else pool.submit(check_claims, dataset)  # numbers, while charts are drawn
         failed = draw_all(dataset, others, folder, processes)

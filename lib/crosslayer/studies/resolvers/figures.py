@@ -354,8 +354,8 @@ FIGURES = (
         title="First query over time",
         notebook=FIGURE.notebook,
         caption="First query on a new connection in each round, from each vantage point.",
-        note="A point is a round, and the median of several in a long campaign. Of transports with equal times, one is "
-        "visible. Of more than 12 resolvers the fastest.",
+        note="A point is a round, and the median of several in a long campaign. Where transports have equal "
+        "times, only one is visible. Of more than 12 resolvers the fastest are drawn.",
         data=time_data,
         chart=over_time,
         table=lambda frame: frame.group_by("vantage", "resolver", "transport", maintain_order=True).agg(

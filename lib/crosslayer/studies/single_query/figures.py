@@ -178,7 +178,8 @@ FIGURES = (
         caption="Median handshake and resolve time of a single query from each vantage point, over all "
         "resolvers. The RTTs are a model with the paper's overall median and the paper's order of "
         "vantage points. The paper does not publish numbers of single vantage points.",
-        note="Numbers: medians, ms. Published: the medians over all vantage points that the text gives for handshakes.",
+        note="Numbers: medians, ms. Published: handshake medians in the text of the paper, over all its vantage "
+        "points.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
         table=times_table,
@@ -203,7 +204,7 @@ FIGURES = (
         notebook="single_query",
         caption="Median handshake in multiples of the link's RTT. TLS 1.2 and full handshakes were measured "
         "from the first vantage point only.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips the protocols need.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips the protocols need.",
         data=partial(round_trips, kinds=_HANDSHAKES),
         chart=round_trip_marks,
         table=handshake_table,
@@ -212,11 +213,11 @@ FIGURES = (
         name="amplification-limit",
         title="One more round-trip: the amplification limit and Retry",
         notebook="single_query",
-        caption="Median DoQ handshake. Before it has validated the client's address, a server may send three "
-        "times the bytes that it received. A larger certificate waits for one more round-trip; so does "
-        "a client that the server asks for a token by Retry. A resumed session sends no certificate, "
-        "and the token of an earlier connection validates the address.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips expected.",
+        caption="Median DoQ handshake. Before it has validated the client's address, a server may send at most three "
+        "times the bytes it has received. A larger certificate waits for one more round-trip; so does a client that "
+        "the server asks for a token by Retry. A resumed session sends no certificate, and the token of an earlier "
+        "connection validates the address.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips expected.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,
         table=handshake_table,
