@@ -37,7 +37,7 @@ jitter_ms = 3
 """
 LINK = "rtt-20"
 RESOLVERS = ("steady", "uneven")
-SEEDS, TIMES = 8, 3
+SEEDS, TIMES = 6, 3
 """Runs of the emulation, and repetitions in each; the box has as many in one run."""
 TRANSPORTS = {"DoUDP": [], "DoTCP": ["+tcp"], "DoT": ["+tls"], "DoH": ["+https"], "DoQ": ["+quic"]}
 _TOOK = re.compile(r"in ([0-9.]+) ms")

@@ -55,7 +55,7 @@ def write(folder: Path, content: list[Row], below: str = "") -> Path:
     return folder
 
 
-def test_a_folder_of_theirs_becomes_a_dataset_that_is_judged(tmp_path: Path) -> None:
+def test_a_folder_of_the_authors_becomes_a_dataset_that_is_judged(tmp_path: Path) -> None:
     source = write(tmp_path / "theirs", rows(), "single.query.response.times")
     dataset = Dataset.open(import_folder(source, tmp_path / "out"))
     assert dataset.campaign.links == ("eu", "na", "as", "af", "sa", "oc")
@@ -122,7 +122,7 @@ def change(**values: Any) -> Callable[[Path], object]:
         (change(query_time=-1.0), "has 1 rows with a negative duration"),
     ],
 )
-def test_what_is_not_theirs_is_refused_with_a_next_step(
+def test_another_file_is_refused_with_a_next_step(
     tmp_path: Path, make: Callable[[Path], object], message: str
 ) -> None:
     make(tmp_path / "theirs")

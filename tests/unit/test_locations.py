@@ -12,7 +12,7 @@ import pytest
 
 from crosslayer.resolvers import ResolversError
 from crosslayer.resolvers.listed import read
-from crosslayer.resolvers.locations import Location, location_rows, look_up, positions
+from crosslayer.resolvers.locations import AddressLocation, location_rows, look_up, positions
 from crosslayer.studies.resolvers.figures import FIGURES, systems
 
 LIST = """
@@ -28,7 +28,7 @@ FIGURE = next(figure for figure in FIGURES if figure.name == "imc22-fig1")
 def test_a_list_has_positions_and_systems(tmp_path: Path) -> None:
     file = tmp_path / "list.toml"
     file.write_text(LIST.format('asn = 64496\nas_name = "EXAMPLE"\nlatitude = 50.1\nlongitude = 8.7'), encoding="ascii")
-    assert read([str(file)]).locations == {"192.0.2.53": Location(64496, "EXAMPLE", 50.1, 8.7)}
+    assert read([str(file)]).locations == {"192.0.2.53": AddressLocation(64496, "EXAMPLE", 50.1, 8.7)}
     file.write_text(LIST.format(""), encoding="ascii")
     assert read([str(file)]).locations == {}
 
@@ -43,7 +43,7 @@ def test_a_faulty_position_is_an_error_that_names_the_key(tmp_path: Path, keys: 
 
 def test_positions_of_vantage_points() -> None:
     located = positions(["oslo=59.9,10.7", "lima=-12,-77"], ["oslo", "lima"])
-    assert located["lima"] == Location(latitude=-12.0, longitude=-77.0)
+    assert located["lima"] == AddressLocation(latitude=-12.0, longitude=-77.0)
     for text in ("oslo", "oslo=59.9", "oslo=99,1", "oslo=a,b", "rome=1,1"):
         with pytest.raises(ResolversError):
             positions([text], ["oslo"])
@@ -104,8 +104,8 @@ def test_databases_complete_each_other(tmp_path: Path) -> None:
     systems_file.write_bytes(mmdb({"192.0.2.0/24": known, "198.51.100.0/24": known}))
     located = look_up(["192.0.2.53", "198.51.100.1", "203.0.113.1", "2001:db8::1"], [cities, systems_file])
     assert located == {
-        "192.0.2.53": Location(64496, "EXAMPLE", 50.1, 8.7),
-        "198.51.100.1": Location(64496, "EXAMPLE"),
+        "192.0.2.53": AddressLocation(64496, "EXAMPLE", 50.1, 8.7),
+        "198.51.100.1": AddressLocation(64496, "EXAMPLE"),
     }
     cities.write_bytes(b"no database")
     with pytest.raises(ResolversError, match="cannot be read"):
@@ -113,8 +113,8 @@ def test_databases_complete_each_other(tmp_path: Path) -> None:
 
 
 def test_the_map_and_the_table_of_systems() -> None:
-    located = {f"192.0.2.{n}": Location(64496 + n % 3, f"AS {n % 3}", 40.0 + n, 10.0 * n) for n in range(1, 9)}
-    rows = location_rows(located, {"oslo": Location(latitude=59.9, longitude=10.7)})
+    located = {f"192.0.2.{n}": AddressLocation(64496 + n % 3, f"AS {n % 3}", 40.0 + n, 10.0 * n) for n in range(1, 9)}
+    rows = location_rows(located, {"oslo": AddressLocation(latitude=59.9, longitude=10.7)})
     frame = pl.DataFrame(rows).drop("round").with_columns(resolver=pl.lit("r"))
     assert systems(frame)["count"].to_list() == [3, 3, 2]
     assert systems(frame)["percent"].sum() == pytest.approx(100, abs=0.2)

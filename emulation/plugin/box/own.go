@@ -1,13 +1,13 @@
 package box
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -44,7 +44,7 @@ func readOwnTimes(file string) (*ownTimes, error) {
 }
 
 // wait takes as long as one of the measured times, drawn at random; nothing without any.
-func (o *ownTimes) wait(ctx context.Context, hit bool) {
+func (o *ownTimes) wait(hit bool) {
 	if o == nil {
 		return
 	}
@@ -55,8 +55,17 @@ func (o *ownTimes) wait(ctx context.Context, hit bool) {
 	}
 	duration := time.Duration(ms[o.draw.IntN(len(ms))] * float64(time.Millisecond))
 	o.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(duration):
+	sleepExactly(duration)
+}
+
+// sleepExactly blocks its thread: a timer of the Go runtime is late by up to a millisecond, because epoll counts in them.
+func sleepExactly(duration time.Duration) {
+	for end := time.Now().Add(duration); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		rest := syscall.NsecToTimespec(int64(left))
+		_ = syscall.Nanosleep(&rest, nil) // a signal ends it early
 	}
 }

@@ -30,6 +30,7 @@ def points_on_a_map(frame: pl.DataFrame, looks: dict[str, tuple[str, str]], tool
     outlines = alt.Data(values=[_land()])  # type: ignore[no-untyped-call]
     land = alt.Chart(outlines).mark_geoshape(fill=_LAND, stroke=_COAST, strokeWidth=0.5)
     kinds = list(looks)
+    legend = alt.Legend(orient="top", labelExpr="replace(datum.label, '-', ' ')")
     colors, shapes = zip(*looks.values(), strict=True)
     points = (
         alt.Chart(frame)
@@ -37,8 +38,8 @@ def points_on_a_map(frame: pl.DataFrame, looks: dict[str, tuple[str, str]], tool
         .encode(
             longitude="longitude:Q",
             latitude="latitude:Q",
-            color=alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=list(colors)), title=None),
-            shape=alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=list(shapes)), title=None),
+            color=alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=list(colors)), title=None, legend=legend),
+            shape=alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=list(shapes)), title=None, legend=legend),
             tooltip=tooltip,
         )
     )

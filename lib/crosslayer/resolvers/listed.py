@@ -20,7 +20,7 @@ from crosslayer.decode import FieldError, checked, choice, read_text, read_toml
 from crosslayer.dns.model import is_host_name
 from crosslayer.resolvers import stamps
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.locations import Location
+from crosslayer.resolvers.locations import AddressLocation
 from crosslayer.resolvers.target import DNS_PATH, ResolverTarget
 from crosslayer.vocabulary import Protocol
 
@@ -84,9 +84,9 @@ class ResolverEntry:
         ]
 
     @property
-    def location(self) -> Location:
-        """Location and autonomous system of its addresses."""
-        return Location(self.asn, self.as_name, self.latitude, self.longitude)
+    def location(self) -> AddressLocation:
+        """AddressLocation and autonomous system of its addresses."""
+        return AddressLocation(self.asn, self.as_name, self.latitude, self.longitude)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Listed:
     targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
     """Entries of a stamp list that crosslayer cannot measure, each with its reason."""
-    locations: dict[str, Location] = field(default_factory=dict)
+    locations: dict[str, AddressLocation] = field(default_factory=dict)
     """By address, where the list has something of it."""
 
 
@@ -162,7 +162,7 @@ def _read_one(argument: str) -> Listed:
     if argument.endswith(".toml"):
         entries = _entries(Path(argument))
         known_of = {target.address: entry.location for entry in entries for target in entry.targets()}
-        located = {address: one for address, one in known_of.items() if one != Location()}
+        located = {address: one for address, one in known_of.items() if one != AddressLocation()}
         return Listed([target for entry in entries for target in entry.targets()], locations=located)
     if argument.endswith(".md"):
         return _stamp_list(Path(argument))

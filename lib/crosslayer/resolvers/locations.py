@@ -12,7 +12,7 @@ from crosslayer.vocabulary import LocatedKind
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class AddressLocation:
     """Autonomous system and position of an address, as far as they are known."""
 
     asn: int | None = None
@@ -20,14 +20,14 @@ class Location:
     latitude: float | None = None
     longitude: float | None = None
 
-    def completed(self, other: Location) -> Location:
+    def completed(self, other: AddressLocation) -> AddressLocation:
         """With what only the other one knows; a position is taken whole."""
         mine = self if self.latitude is not None else other
         number = self if self.asn is not None else other
-        return Location(number.asn, number.as_name, mine.latitude, mine.longitude)
+        return AddressLocation(number.asn, number.as_name, mine.latitude, mine.longitude)
 
 
-def look_up(addresses: Iterable[str], databases: Sequence[Path]) -> dict[str, Location]:
+def look_up(addresses: Iterable[str], databases: Sequence[Path]) -> dict[str, AddressLocation]:
     """Locations of addresses in MMDB files of cities or autonomous systems; without those that no file knows.
 
     `ResolversError` for a file that cannot be read, and if the package `maxminddb` is missing.
@@ -40,18 +40,18 @@ def look_up(addresses: Iterable[str], databases: Sequence[Path]) -> dict[str, Lo
         raise ResolversError(
             "needs the package maxminddb", where="--mmdb", next_step="Install it: `pip install maxminddb`."
         ) from None
-    addresses, located = tuple(addresses), dict[str, Location]()
+    addresses, located = tuple(addresses), dict[str, AddressLocation]()
     for file in databases:
         try:
             with maxminddb.open_database(str(file)) as database:
                 for address in addresses:
                     of_file = _location(_record(database, address))
-                    located[address] = located.get(address, Location()).completed(of_file)
+                    located[address] = located.get(address, AddressLocation()).completed(of_file)
         except (OSError, maxminddb.InvalidDatabaseError) as error:
             raise ResolversError(
                 f"cannot be read ({error})", where=str(file), next_step="Name an MMDB file, such as GeoLite2-City.mmdb."
             ) from error
-    return {address: one for address, one in located.items() if one != Location()}
+    return {address: one for address, one in located.items() if one != AddressLocation()}
 
 
 def _record(database: Any, address: str) -> Mapping[str, Any]:
@@ -62,11 +62,11 @@ def _record(database: Any, address: str) -> Mapping[str, Any]:
     return record if isinstance(record, Mapping) else {}
 
 
-def _location(record: Mapping[str, Any]) -> Location:
+def _location(record: Mapping[str, Any]) -> AddressLocation:
     position = record.get("location", {})
     latitude, longitude = (position.get(name) for name in ("latitude", "longitude"))
     known = isinstance(latitude, int | float) and isinstance(longitude, int | float)
-    return Location(
+    return AddressLocation(
         record.get("autonomous_system_number"),
         record.get("autonomous_system_organization", ""),
         float(latitude) if known else None,
@@ -74,7 +74,7 @@ def _location(record: Mapping[str, Any]) -> Location:
     )
 
 
-def positions(texts: Iterable[str], vantages: Sequence[str]) -> dict[str, Location]:
+def positions(texts: Iterable[str], vantages: Sequence[str]) -> dict[str, AddressLocation]:
     """Positions of vantage points from `NAME=LATITUDE,LONGITUDE`; `ResolversError` for the first invalid one."""
     located = {}
     for text in texts:
@@ -93,11 +93,13 @@ def positions(texts: Iterable[str], vantages: Sequence[str]) -> dict[str, Locati
             raise ResolversError(
                 f"there is no vantage point {name!r}", where="--at", next_step=f"They are: {', '.join(vantages)}."
             )
-        located[name] = Location(latitude=latitude, longitude=longitude)
+        located[name] = AddressLocation(latitude=latitude, longitude=longitude)
     return located
 
 
-def location_rows(resolvers: Mapping[str, Location], vantages: Mapping[str, Location]) -> list[dict[str, Any]]:
+def location_rows(
+    resolvers: Mapping[str, AddressLocation], vantages: Mapping[str, AddressLocation]
+) -> list[dict[str, Any]]:
     """Rows of the table, without the columns that all rows of a campaign have in common."""
     kinds = ((LocatedKind.RESOLVER, resolvers), (LocatedKind.VANTAGE_POINT, vantages))
     return [

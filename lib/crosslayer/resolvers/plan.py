@@ -51,10 +51,6 @@ class TargetVisit:
     """Query on the first connection for a name that nobody asked for before; None without a zone."""
     rtt_ms: float | None = None
     """RTT of the path: TCP connect."""
-    first_bytes: tuple[int, ...] | None = None
-    """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
-    resumed_bytes: tuple[int, ...] | None = None
-    """The same of the query on a resumed connection."""
     site: str | None = None
     """Name server identifier of the server that answered (RFC 5001)."""
     error: str | None = None
@@ -64,6 +60,10 @@ class TargetVisit:
     resumed_error: str | None = None
     vantage: str = HERE
     """Vantage point of the visit."""
+    first_bytes: tuple[int, ...] | None = None
+    """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
+    resumed_bytes: tuple[int, ...] | None = None
+    """The same of the query on a resumed connection."""
 
 
 @dataclass(frozen=True, slots=True)

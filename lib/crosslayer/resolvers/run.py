@@ -19,7 +19,7 @@ from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.journal import Journal
 from crosslayer.resolvers.listed import Listed, read
-from crosslayer.resolvers.locations import Location, location_rows, look_up, positions
+from crosslayer.resolvers.locations import AddressLocation, location_rows, look_up, positions
 from crosslayer.resolvers.plan import HERE, ComparePlan, MissedRound
 from crosslayer.resolvers.schedule import RoundTimes
 from crosslayer.resolvers.target import ResolverTarget
@@ -59,9 +59,9 @@ class CompareRequest:
     report_file: Path | None
     hosts: Mapping[str, str]
     """Machine of each vantage point, as SSH knows it; empty for this machine."""
-    locations: Mapping[str, Location]
+    locations: Mapping[str, AddressLocation]
     """By address of a resolver, where something is known."""
-    positions: Mapping[str, Location]
+    positions: Mapping[str, AddressLocation]
     """By vantage point, where it is known."""
 
 
@@ -110,9 +110,9 @@ def request(
     plan = ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, tuple(hosts or (vantage(),)), every_s)
     addresses = dict.fromkeys(target.address for target in targets)
     looked_up = look_up(addresses, databases)
-    listed_at = {address: listed.locations.get(address, Location()) for address in addresses}
-    located = {address: one.completed(looked_up.get(address, Location())) for address, one in listed_at.items()}
-    locations = {address: one for address, one in located.items() if one != Location()}
+    listed_at = {address: listed.locations.get(address, AddressLocation()) for address in addresses}
+    located = {address: one.completed(looked_up.get(address, AddressLocation())) for address, one in listed_at.items()}
+    locations = {address: one for address, one in located.items() if one != AddressLocation()}
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
         plan,
