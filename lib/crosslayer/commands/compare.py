@@ -45,6 +45,20 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). "
     "NAME is the vantage point in the data.",
 )
+@click.option(
+    "--mmdb",
+    "databases",
+    multiple=True,
+    type=PATH,
+    help="A MaxMind database of cities or autonomous systems, to locate resolvers; repeatable. Needs maxminddb.",
+)
+@click.option(
+    "--at",
+    multiple=True,
+    type=TEXT,
+    metavar="NAME=LAT,LON",
+    help="Position of a vantage point, for the map; repeatable.",
+)
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
     "--zone",
@@ -89,6 +103,8 @@ def command(
     every: str | None,
     duration: str | None,
     everywhere: str | None,
+    databases: tuple[Path, ...],
+    at: tuple[str, ...],
     name: str,
     zone: str,
     timeout: float,
@@ -140,6 +156,8 @@ def command(
         rounds=rounds or 6,
         every_s=every_s,
         hosts=comparing.vantages(everywhere) if everywhere else None,
+        databases=databases,
+        at=at,
         seed=random.SystemRandom().getrandbits(32) if seed is None else seed,
         timeout_s=timeout,
         queries_per_s=rate,

@@ -34,6 +34,7 @@ class Inputs:
     attempts: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolver_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolver_events: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    resolver_locations: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     host_load: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["host_load"].polars_schema()))
 
     @classmethod
@@ -50,6 +51,7 @@ class Inputs:
             attempts=dataset.table("attempts"),
             resolver_queries=dataset.table("resolver_queries"),
             resolver_events=dataset.table("resolver_events"),
+            resolver_locations=dataset.table("resolver_locations"),
             host_load=dataset.table("host_load"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),

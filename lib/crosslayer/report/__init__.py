@@ -36,7 +36,7 @@ from crosslayer.report.files import (
 from crosslayer.report.loads import save_loads
 from crosslayer.report.made import RECORD, Made
 from crosslayer.report.page import write_index
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, owners
 
 __all__ = [
     "Drawer",
@@ -73,8 +73,7 @@ class Report:
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
     """Compare every published result with a dataset; columns of `crosslayer.claims.check`."""
-    owners = {claim: study.name for study in STUDIES.values() if study.claims for claim in study.claims.checks}
-    elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners.items()}
+    elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners().items()}
     own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 

@@ -19,7 +19,7 @@ from crosslayer.vocabulary import Protocol
 
 _QUIC = (Protocol.DOQ, Protocol.DOH3)
 _TCP = (Protocol.DOT, Protocol.DOH)
-_TITLES: dict[tuple[Protocol, ...], str] = {protocols: " or ".join(protocols) for protocols in (_QUIC, _TCP)}
+_TITLES: Mapping[tuple[Protocol, ...], str] = {protocols: " or ".join(protocols) for protocols in (_QUIC, _TCP)}
 _MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
