@@ -86,7 +86,7 @@ def test_equal_values_have_an_interval_of_what_the_clock_resolves() -> None:
 
 @pytest.mark.parametrize("study", REPEATED)
 def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: str, tmp_path: Path) -> None:
-    """Always in virtual time and in RTT; percentages in real time, which a faster machine changes, mostly."""
+    """Always in RTT; percentages mostly: a faster machine changes them, in virtual time a load that the tick delays."""
     dataset = Dataset.open(ROOT / "data" / "raw" / study)
     report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
     saved = json.loads((tmp_path / study / "answer.json").read_text(encoding="utf-8"))
@@ -95,9 +95,10 @@ def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: 
     assert {len(number["values"]) for number in saved["numbers"]} == {campaigns}
     assert saved["numbers"]
     for number in saved["numbers"]:
-        if dataset.campaign.clock == "virtual" or number["unit"] == "RTT":
+        if number["unit"] == "RTT":
             assert number["held_out"] == campaigns, number["name"]
-    assert sum(number["held_out"] for number in saved["numbers"]) >= 0.9 * campaigns * len(saved["numbers"])
+    tries, held = campaigns * len(saved["numbers"]), sum(number["held_out"] for number in saved["numbers"])
+    assert held >= (0.95 if dataset.campaign.clock == "virtual" else 0.9) * tries
     assert f", {campaigns} campaigns, " in answer.gathered(tmp_path, None).evidence
 
 

@@ -284,7 +284,7 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
         if widths:
             prefix = "" if clock == "virtual" else f"{name.removeprefix('in ')} "
             by_clock.append(prefix + ", ".join(widths))
-    return f" Further campaigns (95\N{NO-BREAK SPACE}%): {'; '.join(by_clock)}." if by_clock else ""
+    return f" Further campaigns (95\N{NO-BREAK SPACE}%): at most {'; '.join(by_clock)}." if by_clock else ""
 
 
 _DIFFERENCES = {"%": "points", "RTT": "RTT"}
