@@ -281,3 +281,36 @@ class EventKind(StrEnum):
     """A query to an address where nobody is was answered."""
     NOT_INTERCEPTED = "not-intercepted"
     """It was not."""
+
+
+class LocatedKind(StrEnum):
+    """What a location is of."""
+
+    RESOLVER = "resolver"
+    """An address of a resolver."""
+    VANTAGE_POINT = "vantage-point"
+
+
+VANTAGE_POINTS = {
+    "eu": "Europe",
+    "na": "North America",
+    "as": "Asia",
+    "af": "Africa",
+    "sa": "South America",
+    "oc": "Oceania",
+}
+"""Vantage points of IMC 2022: short name and name, fastest first."""
+
+PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
+"""Transports of IMC 2022, section 3.1, in the order of its Table 1: encrypted transports with session resumption."""
+
+DURATIONS_BY_PART = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
+"""Durations of an exchange, and the columns that have them."""
+
+SIZES_BY_PART = {
+    "handshake, client to resolver": "handshake_sent_bytes_by_record",
+    "handshake, resolver to client": "handshake_received_bytes_by_record",
+    "query": "query_sent_bytes_by_record",
+    "response": "query_received_bytes_by_record",
+}
+"""Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""

@@ -11,26 +11,30 @@ import itertools
 import ssl
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from crosslayer.dns import (
     DEFAULT_PORTS,
     Answer,
+    Capture,
     Client,
     ClientSettings,
     DnsError,
+    ExchangeResult,
     Protocol,
     Question,
     Resolver,
     Resumption,
     Session,
     SessionStore,
+    Sizes,
     build_query,
     check_answer,
     client_for,
     exchange,
+    sizes,
     tcp_rtt,
 )
 from crosslayer.dns.timing import PhaseName, collector_paused
@@ -39,6 +43,7 @@ from crosslayer.resolvers.ledger import DayLimitError, QueryLedger
 from crosslayer.resolvers.manners import NOBODY, priming_queries, resumable, visit_queries
 from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, OperatorLimit, OperatorStop, Progress, TargetVisit
 from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.vocabulary import SIZES_BY_PART
 
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CACHED_FOR_S = 10.0
@@ -104,13 +109,21 @@ class Visitor:
         Trusted CAs.
     not_asked
         Numbers of targets that are never asked.
+    capture
+        Counts the bytes of queries on new connections; see `capture_here`.
     """
 
     def __init__(
-        self, progress: Progress, ledger: QueryLedger, *, ca_file: Path | None, not_asked: Container[int] = ()
+        self,
+        progress: Progress,
+        ledger: QueryLedger,
+        *,
+        ca_file: Path | None,
+        not_asked: Container[int] = (),
+        capture: Capture | None = None,
     ) -> None:
         self._progress, self._plan, self._ledger, self._ca_file = progress, progress.plan, ledger, ca_file
-        self._not_asked = not_asked
+        self._not_asked, self._capture = not_asked, capture
         self.limited: dict[str, str] = {}
         """Operators that were left out of the latest round: they got their queries of the day. Each with the reason."""
         self._limits: set[tuple[str, str]] = set()
@@ -180,9 +193,11 @@ class Visitor:
         yield from self._turn(target)
         session = Session()
         with client_for(protocol, server, self._settings) as client:
-            error, answer = self._ask(client, target, connect=True)
+            with self._capture.record() if self._capture else nullcontext() as recording:
+                error, answer = self._ask(client, target, connect=True)
             if error is not None:
                 return replace(visit, error=error)
+            visit = replace(visit, first_bytes=_parts(sizes(client, recording, time.time_ns())))
             handshake_ms = client.timeline.duration_ms(PhaseName.HANDSHAKE) or 0.0
             first_ms = handshake_ms + _query_ms(client)
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
@@ -210,7 +225,13 @@ class Visitor:
         sessions = SessionStore()
         sessions.put(server, protocol, session)
         resumed = exchange(
-            server, self._question, protocol, Resumption.TICKET, sessions=sessions, settings=self._settings
+            server,
+            self._question,
+            protocol,
+            Resumption.TICKET,
+            sessions=sessions,
+            settings=self._settings,
+            capture=self._capture,
         )
         self._heed(target, resumed.error)
         if resumed.error is not None:
@@ -221,6 +242,7 @@ class Visitor:
             resumed_ms=handshake_ms + (resumed.query_ms or 0.0),
             resumed_handshake_ms=handshake_ms,
             session_resumed=resumed.session_resumed,
+            resumed_bytes=_parts(resumed),
         )
 
     def _turn(self, target: ResolverTarget) -> Iterator[float]:
@@ -280,6 +302,22 @@ class Visitor:
             return tcp_rtt(Resolver(target.address), port=ports[0], timeout_s=self._plan.timeout_s)
         except DnsError:
             return None
+
+
+@contextmanager
+def capture_here() -> Iterator[Capture | None]:
+    """Yield a capture of this network namespace; None where packet sockets are not allowed (CAP_NET_RAW)."""
+    with ExitStack() as stack:
+        capture: Capture | None = None
+        with suppress(DnsError):
+            capture = stack.enter_context(Capture())
+        yield capture
+
+
+def _parts(counted: Sizes | ExchangeResult) -> tuple[int, ...] | None:
+    """Bytes by the columns of `SIZES_BY_PART`; None if they were not captured."""
+    parts = tuple(getattr(counted, column) for column in SIZES_BY_PART.values())
+    return None if None in parts else parts
 
 
 def system_ca() -> Path:
