@@ -527,17 +527,28 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
     assert (first, returning) == ("First visit", "Returning visit")
     pages = ("example.org", "wikipedia.org", "instagram.com")
     full, early = ("1-rtt", "main"), ("0-rtt", "main")
-    doq, doh = ([medians_by_hand(page, (name, "none"), full) for page in pages] for name in ("DoQ", "DoH"))
-    doq_back = [medians_by_hand(page, ("DoQ", "early-data"), early) for page in pages]
-    doh_back = [medians_by_hand(page, ("DoH", "ticket"), early) for page in pages]
+    by_hand = {
+        ("First visit", "DoQ"): (("DoQ", "none"), full),
+        ("First visit", "DoH"): (("DoH", "none"), full),
+        ("Returning visit", "DoQ"): (("DoQ", "early-data"), early),
+        ("Returning visit", "DoH"): (("DoH", "ticket"), early),
+    }
+    numbers = {(topic, number.name): number for topic, number in of.intervals}
+    means = {}
+    for (topic, name), state in by_hand.items():
+        shown = [numbers[topic, f"{name}, {page} (copy)"] for page in pages]
+        own = [next(iter(number.values.values())) for number in shown]
+        assert own == pytest.approx([medians_by_hand(page, *state) for page in pages])
+        means[topic, name] = [number.mean for number in shown]
+        assert means[topic, name] == pytest.approx([statistics.mean(number.values.values()) for number in shown])
     assert "round-trips (RTT) to plain DNS" in on_first
     assert "on the slowest uplink up to +11" in on_returning
     assert of.increases == (
         ("Page load time over plain DNS", *(f"{page} (copy)" for page in pages)),
-        ("First visit: DoQ", *signed(doq, 0)),
-        ("First visit: DoH", *signed(doh, 0)),
-        ("Returning visit: DoQ with early data", *signed(doq_back, 1)),
-        ("Returning visit: DoH, resumed", *signed(doh_back, 0)),
+        ("First visit: DoQ", *signed(means["First visit", "DoQ"], 0)),
+        ("First visit: DoH", *signed(means["First visit", "DoH"], 0)),
+        ("Returning visit: DoQ with early data", *signed(means["Returning visit", "DoQ"], 1)),
+        ("Returning visit: DoH, resumed", *signed(means["Returning visit", "DoH"], 0)),
     )
 
 

@@ -219,12 +219,14 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     parts = sorted(_saved(folder), key=lambda part: part.clock != "virtual")
     sentences = [(part, topic, sentence) for part in parts for topic, sentence in part.sentences]
     sentences.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1])))
+    numbers = [(part, number) for part in parts for number in part.numbers]
+    numbers.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1].topic)))
     return Whole(
         tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
         _increases(parts),
         _evidence([part for part in parts if part.sentences or part.increases]),
         tuple(headline for part in parts for headline in part.headlines),
-        tuple((_topic(number.topic, part), number) for part in parts for number in part.numbers),
+        tuple((_topic(number.topic, part), number) for part, number in numbers),
         _counts(verdicts),
     )
 
