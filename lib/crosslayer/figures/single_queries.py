@@ -41,7 +41,7 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     if ours.is_empty():
-        return marks.empty_plot("no bytes were counted", TEXT_WIDTH - 60, 80)
+        return marks.empty_plot("no single queries whose bytes were counted", TEXT_WIDTH - 60, 80)
     rows = ours.join(printed.select("series", "part", published="median"), on=["series", "part"], how="left")
     rows = rows.with_columns(
         percent=((pl.col("median") / pl.col("published") - 1) * 100).fill_nan(0.0),
