@@ -13,6 +13,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crosslayer.box import load_box
 from tests import box_compare
 from tests.integration.conftest import Run
@@ -202,6 +204,73 @@ def test_what_the_network_does_is_flagged(testbed_machine: None, virtual_clock: 
     folder.mkdir()
     result, _measured, _truth = box_compare.run(blocked, folder, "--rate", "20", "--timeout", "1", "--rounds", "3")
     assert flagged(result) == {("blocked port", "UDP port 853")}
+
+
+def _estimates(result: Row) -> dict[str, float]:
+    """After how many seconds idle flows are forgotten, by the flags."""
+    prefix = "idle UDP is forgotten"
+    found = [flag for flag in result["flags"] if flag["kind"] == prefix]
+    return {flag["subject"].partition(" ")[0]: float(flag["evidence"].split()[1]) for flag in found}
+
+
+@pytest.mark.parametrize(("forgotten", "shows"), [("new-port", {"QUIC"}), ("drop", {"QUIC", "DoUDP"})])
+def test_the_time_after_which_a_nat_forgets_udp_is_measured(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path, forgotten: str, shows: set[str]
+) -> None:
+    box = tmp_path / "box.toml"
+    text = (BOXES / "nat.toml").read_text(encoding="utf-8")
+    box.write_text(text.replace('"new-port"', f'"{forgotten}"'), encoding="utf-8")
+    result, measured, truth = box_compare.run(
+        box, tmp_path, "--idle", "20s", "--idle", "45s", "--rate", "5", "--rounds", "4"
+    )
+    estimates = _estimates(result)
+    assert estimates == dict.fromkeys(shows, pytest.approx(30, abs=1))
+    assert len(result["flags"]) == len(shows)
+    dropped = {row["reason"] for row in truth if row["event"] == "drop" and row["host"] in ("one", "two")}
+    assert ("nat-forgot" in dropped) == (forgotten == "drop")
+    for visit in measured:
+        for query in visit["idle"]:
+            transport = visit["target"]["protocol"]
+            forgot = query["rested_s"] > 30 and transport in ("DoQ", "DoH3", "DoUDP")
+            if forgotten == "drop":
+                assert (query["error"] == "timeout") == forgot, (transport, query)
+            elif transport in ("DoQ", "DoH3"):
+                assert query["moved"] == forgot, (transport, query)
+                assert query["error"] is None
+
+
+def test_a_server_that_closes_idle_connections_is_no_nat(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    box = tmp_path / "box.toml"
+    text = (BOXES / "nat.toml").read_text(encoding="utf-8")
+    box.write_text(text.partition("[network.nat]")[0].replace("= 120", "= 25"), encoding="utf-8")
+    result, measured, _truth = box_compare.run(box, tmp_path, "--idle", "20s", "--idle", "45s", "--rounds", "2")
+    assert result["flags"] == []
+    ended = {(query["idle_s"], query["error"]) for visit in measured if visit["target"]["protocol"] in ("DoQ", "DoH3")
+             for query in visit["idle"]}  # fmt: skip
+    assert ended == {(20.0, None), (45.0, "idle timeout")}
+
+
+def test_early_data_and_idle_times_are_measured(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    result, measured, truth = box_compare.run(BOXES / "five.toml", tmp_path, "--all", "--rounds", "3", "--rate", "20")
+    assert result["flags"] == []
+    rtt_ms = {resolver.name: resolver.rtt_ms for resolver in load_box(BOXES / "five.toml").resolver}
+    early = {(row["resolver"], row["transport"]) for row in truth if row["event"] == "answer" and row["early_data"]}
+    assert early == {(name, transport) for name in rtt_ms for transport in ("doq", "doh3")}
+    for visit in measured:
+        name, transport = visit["target"]["name"], visit["target"]["protocol"]
+        near = pytest.approx(rtt_ms[name], abs=0.01 * rtt_ms[name] + 0.2)
+        assert (visit["early_ms"] == near) == (transport in ("DoQ", "DoH3")), visit
+        assert visit["early_error"] is None
+        (idle,) = visit["idle"]
+        assert idle["idle_s"] == 20
+        if idle["error"] is None:
+            assert idle["time_ms"] == near, (name, transport)
+    closed = {visit["target"]["protocol"] for visit in measured if visit["idle"][0]["error"]}
+    assert closed <= {"DoT", "DoTCP"}, "CoreDNS closes them after 10 s"
 
 
 if __name__ == "__main__":

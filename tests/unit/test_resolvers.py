@@ -294,9 +294,10 @@ def plan_of_names(*names: str, rounds: int = 6, resumed: bool = False) -> Compar
 
 def test_the_budget_counts_each_query_by_operator() -> None:
     shares = manners.budget(plan_of_names("cloudflare", "quad9", rounds=10, resumed=True))
-    # 3 queries with a ticket, 2 over DoTCP, 1 over DoUDP, for two addresses; a query to fill the cache in 5 rounds.
+    # 3 queries with a ticket, 1 more in early data over QUIC, 2 over DoTCP, 1 over DoUDP, for two addresses; a query
+    # to fill the cache in 5 rounds.
     assert {share.operator: share.queries for share in shares} == {
-        "cloudflare-dns.com": 2 * (10 * (1 + 2 + 3 + 3 + 3) + 5),
+        "cloudflare-dns.com": 2 * (10 * (1 + 2 + 3 + 3 + 4) + 5),
         "quad9.net": 2 * (10 * (1 + 2 + 3 + 3) + 5),
     }
     visited = {(round_, number) for round_ in range(10) for number in range(10)}
@@ -312,7 +313,10 @@ def test_dry_run_prints_the_budget_and_sends_nothing(unsent: None, tmp_path: Pat
     assert "9.9.9.9\n" in done.output
     assert "MANY QUERIES" not in done.output
     done = CliRunner().invoke(cli, ["compare", "quad9", "--all", "--dry-run", "--dataset", str(tmp_path / "c")])
-    assert "at most 115 queries" in done.output
+    # An idle time, and one more of UDP that narrows down when the network forgets a flow.
+    assert f"at most {2 * (6 * (3 + 3 + 4 + 4) + 6) + 1} queries" in done.output
+    assert "It takes at least 16.0 minutes" in done.output
+    assert "at most 2 rounds, " in done.output
     assert "9.9.9.9 2620:fe::fe" in done.output
     assert not (tmp_path / "c").exists()
 
@@ -478,7 +482,7 @@ def test_rate_pauses_and_counts_hold_across_runs(monkeypatch: pytest.MonkeyPatch
     assert [file.name for file in path.parent.iterdir() if file.suffix == ".new"] == []
     # The clock is set back: no pause gets longer by that.
     clock.now -= 3600
-    assert again.take("a") == clock.now + ledger.LONGEST_PAUSE_S
+    assert again.take("a") == clock.now + 10
 
 
 def test_the_limit_of_a_day_holds_across_runs_until_the_next_day(
@@ -778,7 +782,7 @@ def test_a_resolver_measured_twice_is_compared_with_itself(tmp_path: Path) -> No
     ]
     comparison = analysis.compare(plan, [*visits, *twice])
     assert len(comparison.lines) == len(plan.targets) - len(copies), "copies are not ranked"
-    first = [check for check in comparison.self_checks if check.key == "first_ms"]
+    first = [check for check in comparison.self_checks if check.measure == "first query"]
     assert [check.difference.median for check in first] == [0.5] * len(copies)
     assert str(first[0]) == "A/A: a 198.18.1.53 DoUDP: first query: 0.5 [0.5, 0.5] ms (8 rounds)"
     shown = analysis.text(comparison, plan)

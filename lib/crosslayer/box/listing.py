@@ -39,6 +39,7 @@ def peculiarities(resolver: BoxResolver) -> list[str]:
     changes = [f"RTT {change.rtt_ms:g} ms from {change.at_s:g} s" for change in resolver.path_change]
     certificate = "" if resolver.certificate == "good" else f"certificate: {resolver.certificate}"
     alpn = "" if resolver.doq_alpn == "doq" else f"DoQ is {resolver.doq_alpn}"
+    idle = "" if resolver.idle_timeout_s == 30 else f"closes idle connections after {resolver.idle_timeout_s:g} s"
     limit = ""
     if resolver.rate_limit is not None:
         limit = f"{resolver.rate_limit.answer} above {resolver.rate_limit.queries_per_s:g} queries/s"
@@ -48,4 +49,6 @@ def peculiarities(resolver: BoxResolver) -> list[str]:
     filtered = f"NXDOMAIN for {', '.join(resolver.filter)}" if resolver.filter else ""
     ipv6 = "broken IPv6" if resolver.broken_ipv6 else ""
     dead = "dead" if resolver.dead else ""
-    return [text for text in (several, sites, *changes, certificate, alpn, limit, stop, filtered, ipv6, dead) if text]
+    return [
+        text for text in (several, sites, *changes, certificate, alpn, idle, limit, stop, filtered, ipv6, dead) if text
+    ]

@@ -65,6 +65,7 @@ def request(
     *,
     protocols: Sequence[Protocol] = (),
     everything: bool = False,
+    idle_s: Sequence[float] = (),
     self_check: bool = False,
     name: str,
     zone: str = "",
@@ -84,8 +85,9 @@ def request(
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
     Without `everything`, the first address of each resolver is measured, DoTCP only where `protocols` has it, and no
-    resumed connection. With a `zone`, misses are measured by queries for new names below it. With `self_check`, the
-    first resolver is measured twice, as if it were two (A/A). With `every_s`, a round begins every so many seconds.
+    resumed connection. `idle_s` are idle times of the kept connection, each followed by a query. With a `zone`, misses
+    are measured by queries for new names below it. With `self_check`, the first resolver is measured twice, as if it
+    were two (A/A). With `every_s`, a round begins every so many seconds.
     `hosts` are machines that measure in place of this one, by the names of their vantage points.
     """
     listed: Listed = read(arguments, protocols)
@@ -101,7 +103,18 @@ def request(
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
-        ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, tuple(hosts or (vantage(),)), every_s),
+        ComparePlan(
+            name,
+            rounds,
+            seed,
+            timeout_s,
+            targets,
+            everything,
+            zone,
+            tuple(hosts or (vantage(),)),
+            every_s,
+            tuple(sorted(set(idle_s))),
+        ),
         listed.left_out,
         manners.stopped(targets),
         queries_per_s,

@@ -27,13 +27,20 @@ def compared(inputs: Inputs) -> analysis.ResolverComparison:
     return analysis.of(measured_of(queries, events))
 
 
+def _first_queries(inputs: Inputs) -> pl.LazyFrame:
+    """First queries that hit the cache, without failures, A/A copies and voided attempts at a round."""
+    voided = inputs.resolver_events.filter(pl.col("attempt").is_not_null()).select("link", "round", "attempt")
+    first = inputs.resolver_queries.filter(pl.col("error").is_null(), state="cold", cache="hit", role="measured")
+    return first.with_columns(pl.col("attempt").fill_null(0)).join(voided, on=["link", "round", "attempt"], how="anti")
+
+
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
     """A row for each transport and measure: the difference between a resolver and itself, ms."""
     rows = [
         {
             "resolver": check.target.name,
             "transport": str(check.target.protocol),
-            "measure": analysis.TIMES[check.key],
+            "measure": check.measure,
             "n": check.difference.rounds,
             "rounds": check.difference.rounds,
             "median": check.difference.median,
@@ -50,7 +57,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     """Difference of each measure, a colour and a shape for each transport."""
     if frame.is_empty():
         return marks.empty_plot("no resolver was measured twice", TEXT_WIDTH - 60, 80)
-    order = [name for name in analysis.TIMES.values() if name in set(frame["measure"])]
+    order = list(dict.fromkeys(frame["measure"]))
     looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
     base = alt.Chart(width=TEXT_WIDTH - 130, height=max(80, _ROW_PX * len(order) * max(2, len(looks) // 2)))
     x = alt.X("median:Q", title="Resolver minus itself (ms)", axis=alt.Axis(tickCount=7))
@@ -63,7 +70,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 def time_data(inputs: Inputs) -> pl.DataFrame:
     """A row for each vantage point, resolver, transport and round: first query, ms, and hours since the start."""
-    first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
+    first = _first_queries(inputs)
     hours = (pl.col("started_s") - pl.col("started_s").min()) / 3600
     keys = ["link", "resolver", "protocol", "round"]
     return (
@@ -122,9 +129,7 @@ _PARTS = {"handshake_ms": "handshake", "query_ms": "query"}
 
 def parts_data(inputs: Inputs) -> pl.DataFrame:
     """A row for each vantage point, transport and part of a first query: median over all resolvers, ms."""
-    first = inputs.resolver_queries.filter(
-        pl.col("error").is_null(), state="cold", cache="hit", role="measured"
-    ).with_columns(host=pl.col("resolver"))  # resolvers are resampled, then their rounds
+    first = _first_queries(inputs).with_columns(host=pl.col("resolver"))  # resolvers are resampled, then their rounds
     timed = {"handshake_ms": first.filter(pl.col("protocol") != "DoUDP"), "query_ms": first}
     frames = [
         metrics.medians(timed[part], part, ["link", "protocol"]).with_columns(
