@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ from typing import Any
 import pytest
 
 from crosslayer.box import load_box
+from crosslayer.resolvers.journal import read_campaign
+from crosslayer.resolvers.plan import Disturbance, TargetVisit
+from crosslayer.vocabulary import EventKind
 from tests import box_compare
 from tests.integration.conftest import Run
 
@@ -92,7 +97,7 @@ def test_every_time_is_the_truth(testbed_machine: None, virtual_clock: list[str]
     assert not wrong, box_compare.table(checked)
     counts = Counter((one.value, one.transport) for one in checked)
     assert set(counts.values()) == {60}
-    assert len(counts) == 6 + 6 + 5 + 6 + 4 + 6  # rtt, first, next, miss, resumed, recursion
+    assert len(counts) == 6 + 6 + 5 + 6 + 4 + 4 + 2 + 6  # rtt, first, next, miss, idle, resumed, early, recursion
     assert result["flags"] == []
     # The true order of the first queries, wherever two of a transport differ by more than 2 ms.
     rtt_ms = {resolver.name: resolver.rtt_ms for resolver in load_box(BOXES / "five.toml").resolver}
@@ -160,7 +165,7 @@ def _missed(measured: list[Row], truth: list[Row]) -> set[str]:
 def test_every_pitfall_is_flagged(testbed_machine: None, virtual_clock: list[str], tmp_path: Path) -> None:
     transports = [word for name in ("doudp", "dot", "doh", "doq") for word in ("--transport", name)]
     result, measured, truth = box_compare.run(
-        BOXES / "pitfalls.toml", tmp_path, "--all", *transports, "--rate", "4", "--timeout", "1",
+        BOXES / "pitfalls.toml", tmp_path, "--all", "--idle", "1s", *transports, "--rate", "4", "--timeout", "1",
         "--name", "x.ads.box.example", "--rounds", "8",
     )  # fmt: skip
     # Each cache is filled by the first query that it gets: a site that is new, and each of several caches.
@@ -273,5 +278,110 @@ def test_early_data_and_idle_times_are_measured(
     assert closed <= {"DoT", "DoTCP"}, "CoreDNS closes them after 10 s"
 
 
+TWO = """
+[zone]
+name = "box.example"
+ttl_s = 86400
+[[resolver]]
+name = "one"
+rtt_ms = 20
+[[resolver]]
+name = "two"
+rtt_ms = 30
+"""
+
+
+def disturbed(
+    box: Path, folder: Path, *arguments: str, program: tuple[str, ...] = ()
+) -> tuple[Row, list[Disturbance], list[Row]]:
+    """Compare in a box in which something happens in the middle of a round: result, what was noticed, truth.
+
+    Every round is complete, its visits are without error, and its times are those of the paths.
+    """
+    result, measured, truth = box_compare.run(box, folder, "--rounds", "6", *arguments, program=program)
+    noticed = read_campaign(folder / "dataset").disturbances["host-1"]
+    again = {one.round for one in noticed if one.voids is not None}
+    targets = {(visit["target"]["name"], visit["target"]["protocol"]) for visit in measured}
+    assert len(measured) == 6 * len(targets), "each round has a whole attempt"
+    for visit in measured:
+        assert visit["attempt"] == (visit["round"] in again)
+        assert visit["error"] is visit["next_error"] is None, visit
+        assert visit["rtt_ms"] == pytest.approx(20 if visit["target"]["name"] == "one" else 30, abs=0.1)
+    return result, noticed, truth
+
+
+def _during(noticed: Disturbance, folder: Path, at_ns: int) -> bool:
+    """Whether something happened between the start of a voided attempt and the time at which it was noticed."""
+    entries = read_campaign(folder / "dataset").entries["host-1"]
+    voided = [
+        entry.started_s
+        for entry in entries
+        if isinstance(entry, TargetVisit) and (entry.round, entry.attempt) == (noticed.round, noticed.voids)
+    ]
+    return min(voided) <= at_ns / 1e9 <= noticed.noticed_s
+
+
+@pytest.mark.parametrize(
+    ("transports", "evidence"),
+    [(("doq",), "validated another address"), (("dot", "doh"), "kept connections to 2 operators were reset")],
+)
+def test_a_round_in_which_the_nat_gets_another_address_is_measured_again(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path, transports: tuple[str, ...], evidence: str
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(f"{TWO}[network.nat]\naddress_changes_s = [10.5]\n", encoding="utf-8")
+    result, (noticed,), truth = disturbed(
+        box, tmp_path, *(word for name in transports for word in ("--transport", name))
+    )
+    assert noticed.kind is EventKind.ADDRESS_CHANGED
+    assert evidence in noticed.reason
+    (changed,) = (row for row in truth if row["event"] == "address-change")
+    assert _during(noticed, tmp_path, changed["time_ns"])
+    assert [flag["kind"] for flag in result["flags"]] == ["address change"]
+    assert [flag["subject"] for flag in result["flags"]] == [f"round {noticed.round}"]
+
+
+def renumber(at_s: float, command: list[str]) -> int:
+    """In a box: run a command, and meanwhile give this machine another address."""
+    from pyroute2 import IPRoute
+
+    with subprocess.Popen(command) as process, IPRoute() as ip:
+        time.sleep(at_s)
+        (device,) = ip.link_lookup(ifname="eth0")
+        ip.addr("add", index=device, address="192.168.53.77", prefixlen=32)
+        ip.addr("del", index=device, address="192.168.53.2", prefixlen=32)
+        return process.wait()
+
+
+def test_a_round_in_which_the_machine_gets_another_address_is_measured_again(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(f"{TWO}[network.nat]\n", encoding="utf-8")
+    program = (sys.executable, __file__, "renumber", "10.5")
+    result, (noticed,), _truth = disturbed(box, tmp_path, "--transport", "doudp", "--transport", "doh", program=program)
+    assert noticed.kind is EventKind.ADDRESS_CHANGED
+    assert "of its own" in noticed.reason
+    assert [flag["kind"] for flag in result["flags"]] == ["address change"]
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -90.0, 0.5])
+def test_a_round_in_which_the_clock_is_set_is_measured_again(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path, by_s: float
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(f"clock_step = [{{ at_s = 10.5, by_s = {by_s} }}]\n{TWO}", encoding="utf-8")
+    result, (noticed,), truth = disturbed(box, tmp_path)
+    assert noticed.kind is EventKind.CLOCK_STEPPED
+    assert noticed.reason == f"the time of day was set by {by_s:+.1f} s"
+    assert [row["by_s"] for row in truth if row["event"] == "clock-step"] == [by_s]
+    assert [flag["kind"] for flag in result["flags"]] == ["clock step"]
+    # No comparison waits for a clock that was set back, and nothing is measured by that clock.
+    packets = [row["time_ns"] for row in truth if row["event"] == "packet"]
+    assert max(packets) - min(packets) < 120e9
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "renumber":
+        sys.exit(renumber(float(sys.argv[2]), sys.argv[3:]))
     seeds(int(sys.argv[2]), Path(sys.argv[3]))

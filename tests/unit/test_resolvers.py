@@ -27,12 +27,16 @@ from crosslayer.discover.support import ProbedHost
 from crosslayer.dns import ClientSettings, Protocol, Question, Resolver, build_query, client_for
 from crosslayer.errors import CrosslayerError
 from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, stamps
+from crosslayer.resolvers.clocks import ClockReading
 from crosslayer.resolvers.flags import FlagKind, flags
+from crosslayer.resolvers.idle import forgetting
 from crosslayer.resolvers.journal import Journal, read_campaign
 from crosslayer.resolvers.listed import read, well_known
 from crosslayer.resolvers.page import page
 from crosslayer.resolvers.plan import (
     ComparePlan,
+    Disturbance,
+    IdleQuery,
     Measured,
     MissedRound,
     NetworkCheck,
@@ -48,7 +52,7 @@ from crosslayer.resolvers.schedule import RoundTimes, seconds
 from crosslayer.stub import StubSettings
 from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
-from crosslayer.vocabulary import Role
+from crosslayer.vocabulary import EventKind, Role
 
 Row = dict[str, Any]
 BOX_LIST = """
@@ -1107,3 +1111,80 @@ def test_a_stub_needs_consent_to_its_upstream(own_folders: Path, url: str, refus
             settings.check_consent()
     else:
         settings.check_consent()
+
+
+# Clocks, idle times, disturbed rounds
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ((10.0, 10.0, 10.0), None),
+        ((10.0, 10.0, 10.005), None),
+        ((1000.0, 1000.0, 1000.5), None),  # NTP corrects by at most 500 ppm
+        ((10.0, 70.0, 70.0), (EventKind.SLEPT, "the machine slept for 60.0 s")),
+        ((10.0, 10.0, 3610.0), (EventKind.CLOCK_STEPPED, "the time of day was set by +3600.0 s")),
+        ((10.0, 10.0, 9.0), (EventKind.CLOCK_STEPPED, "the time of day was set by -1.0 s")),
+    ],
+)
+def test_what_happened_to_the_clocks(later: tuple[float, float, float], expected: tuple[EventKind, str] | None) -> None:
+    assert ClockReading(0.0, 0.0, 0.0).disturbed(ClockReading(*later)) == expected
+
+
+def answered(rested_s: float, *, moved: bool | None = False) -> IdleQuery:
+    return IdleQuery(rested_s, rested_s, 20.0, moved=moved)
+
+
+def silent(rested_s: float) -> IdleQuery:
+    return IdleQuery(rested_s, rested_s, error="timeout")
+
+
+@pytest.mark.parametrize(
+    ("queries", "expected"),
+    [
+        ([answered(20), answered(45)], None),
+        ([answered(20), silent(45)], (20, 45, False, 32.5)),
+        ([answered(20), silent(45), answered(29.6), answered(30.4, moved=True)], (29.6, 30.4, True, None)),
+        ([silent(45), silent(20)], (0, 20, True, 10)),
+        ([answered(20), silent(20), answered(45)], None),  # a lost packet
+        ([IdleQuery(45, 45, error="idle timeout"), IdleQuery(45, 45, error="connection reset")], None),
+    ],
+)
+def test_idle_queries_narrow_down_when_a_flow_is_forgotten(
+    queries: list[IdleQuery], expected: tuple[float, float, bool, float | None] | None
+) -> None:
+    known = forgetting(queries)
+    measured_as = known and (known.kept_s, known.forgotten_s, known.shown, known.next_s)
+    assert measured_as == expected
+
+
+def test_a_disturbed_round_is_measured_again_and_its_first_attempt_does_not_count(tmp_path: Path) -> None:
+    folder, plan = tmp_path / "c", plan_of()
+    idle = (IdleQuery(20.0, 20.1, 5.0, moved=True), IdleQuery(40.0, 40.0, error="timeout", search=True))
+    kept_visits = [
+        TargetVisit(0, 0, 1.0, first_ms=5.0, handshake_ms=0.0),
+        TargetVisit(0, 1, 4.0, first_ms=7.0, handshake_ms=0.0, moved=False, attempt=1, idle=idle, early_ms=3.0),
+    ]
+    event = Disturbance(EventKind.SLEPT, 0, "the machine slept for 60.0 s", 3.0, voids=0)
+    with Journal.create(folder, plan) as journal:
+        progress = journal.progress["host-1"]
+        progress.add(kept_visits[0])
+        assert progress.voids(0) == 0
+        progress.add(event)
+        assert not progress.visited(0, 0)
+        progress.add(kept_visits[1])
+        assert progress.visited(0, 1)
+        copy = pickle.loads(pickle.dumps(progress.copy(0)))
+        assert (copy.attempt(0), copy.visited(0, 0), copy.visited(0, 1)) == (1, False, True)
+        progress.add(Disturbance(EventKind.SLEPT, 1, "again", 3.0, voids=0))
+        assert progress.voids(0) is None, "two of ten rounds are measured again"
+    with Journal.resume(folder, plan) as again:
+        assert again.measured.visits == [kept_visits[1]]
+        assert again.measured.entries["host-1"][:2] == kept_visits
+        assert event in again.measured.entries["host-1"]
+        comparison = analysis.of(again.measured)
+        assert {(str(flag.kind), flag.subject) for flag in comparison.flags} == {
+            ("sleep of the machine", "round 0"), ("sleep of the machine", "round 1"),
+        }  # fmt: skip
+        again.export()
+    assert [visit.first_ms for visit in read_campaign(folder).visits] == [7.0]

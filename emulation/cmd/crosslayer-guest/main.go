@@ -71,6 +71,7 @@ type job struct {
 	Terminal    [3]bool   `json:"terminal"`    // which standard streams are a terminal
 	Size        [2]uint16 `json:"size"`        // rows and columns of the terminal
 	Given       bool      `json:"given"`       // what follows in the file is all of the command's standard input
+	SetClock    bool      `json:"settable_clock"` // lines in clockControl set the time of day
 
 	file *os.File // where that begins
 }

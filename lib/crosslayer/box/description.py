@@ -204,6 +204,16 @@ class NatBehaviour:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockStep:
+    """A step of the clock (CLOCK_REALTIME), for all machines of the box; in virtual time only."""
+
+    at_s: Seconds
+    """Time after the start of the command, s."""
+    by_s: float
+    """What is added to it, s."""
+
+
+@dataclass(frozen=True, slots=True)
 class Vantage:
     """One more client, in a namespace of its own."""
 
@@ -250,6 +260,7 @@ class Description:
     zone: Zone = field(default_factory=Zone)
     origin: list[Origin] = field(default_factory=list)
     network: Network = field(default_factory=Network)
+    clock_step: list[ClockStep] = field(default_factory=list)
     vantage: Annotated[list[Vantage], Meta(max_length=MOST_VANTAGES)] = field(default_factory=list)
     """Clients besides the first one."""
     system_resolver: str = ""

@@ -24,6 +24,7 @@ def listing(description: Description) -> str:
     for interception in client.interception:
         of = ", ".join(interception.resolvers) or "every address"
         lines.append(f"intercepted: {', '.join(interception.transports)} to {of}")
+    lines += [f"clock: set by {step.by_s:+g} s at {step.at_s:g} s" for step in description.clock_step]
     if client.nat is not None:
         timeout = (
             "never forgets" if client.nat.udp_timeout_s is None else f"forgets UDP after {client.nat.udp_timeout_s:g} s"

@@ -119,11 +119,6 @@ class Client(ABC):
         return 0
 
     @property
-    def local_address(self) -> str:
-        """Address that this client sends from, of an open connection."""
-        return str(self._socket.getsockname()[0])
-
-    @property
     def agreed_alpn(self) -> str | None:
         """Application protocol agreed on by ALPN; None without one or before the handshake ended."""
         return None

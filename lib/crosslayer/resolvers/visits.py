@@ -11,7 +11,7 @@ import itertools
 import ssl
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +34,9 @@ from crosslayer.dns import (
     exchange,
     tcp_rtt,
 )
+from crosslayer.dns.exchange import NO_TICKET
 from crosslayer.dns.timing import PhaseName, collector_paused
-from crosslayer.resolvers.clocks import ClockReading
+from crosslayer.resolvers.clocks import ClockReading, elapsed_s
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.idle import forgetting
 from crosslayer.resolvers.ledger import DayLimitError, QueryLedger
@@ -51,6 +52,7 @@ from crosslayer.resolvers.plan import (
     TargetVisit,
 )
 from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.testbed import outside
 from crosslayer.vocabulary import EventKind
 
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
@@ -68,6 +70,8 @@ _SETTLE_S = 0.1
 """A server sends tickets and probes of the path's MTU for so long after an answer."""
 _NO_TICKET = "the server sent no session ticket"
 _RESET = "connection reset"
+_SHORT_S = 10.0
+"""No network forgets a flow after so short a time without packets: another cause is its new address."""
 _RESETS = 2
 """Operators whose kept TCP connections are reset in one round: one alone may have restarted its server."""
 Steps = Iterator[float | TargetVisit]
@@ -94,7 +98,7 @@ def _check_network(plan: ComparePlan) -> NetworkCheck:
     return NetworkCheck(NOBODY, answer is not None, answer.nsid if answer else None, time.time())
 
 
-def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
+def _interleaved(operators: Iterable[Steps]) -> Generator[TargetVisit, None, None]:
     """Advance the steps of all operators, always those that have waited longest for their turn; yields the visits."""
     pending = enumerate(operators)
     waiting = [(0.0, number, steps) for number, steps in itertools.islice(pending, _AT_ONCE)]
@@ -146,8 +150,10 @@ class Visitor:
             rounds.setdefault(target.address, set()).update(missing)
         self._priming_left = {address: priming_queries(self._plan, len(missing)) for address, missing in rounds.items()}
         self._cached_until_s: dict[str, float] = {}
-        self._local: dict[bool, str] = {}
-        self._renumbered = False
+        self._local: dict[str, str | None] = {}
+        """Address of this machine towards each address, at the start of the attempt."""
+        self._rested_s: dict[int, float] = {}
+        """The longest time without packets on the first connection of the latest visit of a target."""
 
     def round(self, round_: int) -> Iterator[TargetVisit]:
         """Make the visits that a round lacks, add them to the progress, and yield them.
@@ -178,17 +184,18 @@ class Visitor:
 
         A round that is not measured again is completed.
         """
-        self._local, self._renumbered = {}, False
+        self._local = {address: outside.local_address(address) for address in self._priming_left}
         clocks, reset = ClockReading.now(), set[str]()
         disturbance: Disturbance | None = None
-        for visit in _interleaved([self._steps(round_, numbers) for numbers in operators]):
-            self._progress.add(visit)
-            yield visit
-            event = self._disturbed(visit, clocks, reset)
-            if event is not None and disturbance is None:
-                disturbance = Disturbance(event[0], round_, event[1], time.time(), self._progress.voids(round_))
-                if disturbance.voids is not None:
-                    break
+        with closing(_interleaved([self._steps(round_, numbers) for numbers in operators])) as visits:
+            for visit in visits:
+                self._progress.add(visit)
+                yield visit
+                event = self._disturbed(visit, clocks, reset)
+                if event is not None and disturbance is None:
+                    disturbance = Disturbance(event[0], round_, event[1], time.time(), self._progress.voids(round_))
+                    if disturbance.voids is not None:
+                        break
         return disturbance
 
     def _disturbed(self, visit: TargetVisit, clocks: ClockReading, reset: set[str]) -> tuple[EventKind, str] | None:
@@ -199,12 +206,13 @@ class Visitor:
         if (event := clocks.disturbed(ClockReading.now())) is not None:
             return event
         target = self._plan.targets[visit.target]
-        if self._renumbered:
+        if outside.local_address(target.address) != self._local[target.address]:
             return EventKind.ADDRESS_CHANGED, "this machine has another address of its own"
-        if visit.moved:
-            return EventKind.ADDRESS_CHANGED, f"{target.label} validated another address or port of the client"
-        if _RESET in (visit.next_error, visit.miss_error):
-            reset.add(target.operator)
+        if self._rested_s.get(visit.target, 0.0) <= _SHORT_S:
+            if visit.moved:
+                return EventKind.ADDRESS_CHANGED, f"{target.label} validated another address or port of the client"
+            if _RESET in (visit.next_error, visit.miss_error):
+                reset.add(target.operator)
         if len(reset) >= _RESETS:
             return EventKind.ADDRESS_CHANGED, f"kept connections to {len(reset)} operators were reset"
         return None
@@ -249,6 +257,7 @@ class Visitor:
         yield from self._turn(target)
         session = Session()
         moved = False if protocol.transport.over_quic else None
+        self._rested_s[visit.target] = 0.0
         with client_for(protocol, server, self._settings) as client:
             error, answer = self._ask(client, target, connect=True)
             if error is not None:
@@ -258,14 +267,14 @@ class Visitor:
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
             if protocol is not Protocol.DOUDP:
                 _settle(client, handshake_ms)
-                yield from self._turn(target)
+                yield from self._turn(target, visit)
                 error, _ = self._ask(client, target, connect=False)
                 if error is not None:
                     return replace(visit, next_error=error)
                 visit = replace(visit, next_ms=_query_ms(client))
             if self._plan.zone:
                 _settle(client, handshake_ms)
-                yield from self._turn(target)
+                yield from self._turn(target, visit)
                 label = f"{self._plan.seed:x}-{visit.round}-{visit.target}-{visit.attempt}-{visit.vantage}"
                 error, _ = self._ask(client, target, connect=False, name=f"{label}.{self._plan.zone}")
                 if error is not None:
@@ -310,7 +319,7 @@ class Visitor:
             server, self._question, target.protocol, resumption, sessions=sessions, settings=self._settings
         )
         self._heed(target, result.error)
-        return result
+        return replace(result, error=_NO_TICKET) if result.error == NO_TICKET else result
 
     def _idle_times(self, target: ResolverTarget) -> list[tuple[float, bool]]:
         """Idle times of a visit, ascending; of UDP also one, marked, that narrows down when the network forgets it."""
@@ -346,10 +355,13 @@ class Visitor:
         moved = client.path_challenges > challenges if target.protocol.transport.over_quic else None
         return IdleQuery(idle_s, rested_s, time_ms, moved=moved, search=search)
 
-    def _turn(self, target: ResolverTarget) -> Iterator[float]:
-        """Wait until a query to the target may leave."""
+    def _turn(self, target: ResolverTarget, visit: TargetVisit | None = None) -> Iterator[float]:
+        """Wait until a query to the target may leave: one on the first connection of a visit, if that is given."""
+        since_s = time.monotonic()
         while ready_s := self._ledger.take(target.operator):
             yield time.monotonic() + ready_s - time.time()
+        if visit is not None:
+            self._rested_s[visit.target] = max(self._rested_s[visit.target], time.monotonic() - since_s)
 
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
         """Fill the cache by a query on a connection of its own, unless it has the name for `least_s` more seconds.
@@ -357,7 +369,7 @@ class Visitor:
         Returns the error. An entry that ends earlier is let expire before, since a query does not prolong it. Nothing
         is sent if the budget of such queries is spent.
         """
-        cached_for_s = self._cached_until_s.get(target.address, 0.0) - time.time()
+        cached_for_s = self._cached_until_s.get(target.address, 0.0) - elapsed_s()
         if cached_for_s >= least_s or self._priming_left[target.address] <= 0 or self._intercepted(target):
             return None
         if cached_for_s > 0:
@@ -393,18 +405,11 @@ class Visitor:
             error = answer.error
         except DnsError as fault:
             error = fault.what
-        if connect and error is None:
-            self._notice_address(client, target)
         if not rested or answer is not None:
             self._heed(target, error, answer)
         if not (name or error or self._intercepted(target)) and answer is not None and answer.ttl_s is not None:
-            self._cached_until_s[target.address] = time.time() + answer.ttl_s
+            self._cached_until_s[target.address] = elapsed_s() + answer.ttl_s
         return error, answer
-
-    def _notice_address(self, client: Client, target: ResolverTarget) -> None:
-        """Compare the client's own address with the one that it had before in this round."""
-        own = client.local_address
-        self._renumbered = self._local.setdefault(":" in target.address, own) != own or self._renumbered
 
     def _heed(self, target: ResolverTarget, error: str | None, answer: Answer | None = None) -> None:
         """Heed what an operator wants, by the outcome of a query."""
