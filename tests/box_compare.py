@@ -48,9 +48,7 @@ class Checked:
         return self.measured_ms - self.true_ms
 
 
-def run(
-    box: Path, folder: Path, *arguments: str, program: Sequence[str] = ()
-) -> tuple[Row, list[Row], list[Row]]:
+def run(box: Path, folder: Path, *arguments: str, program: Sequence[str] = ()) -> tuple[Row, list[Row], list[Row]]:
     """Compare in a box in virtual time: the result, the visits with their targets, and the truth.
 
     `program` is run in the box with the command of the comparison as its last arguments.
@@ -58,10 +56,12 @@ def run(
     truth, result, dataset = folder / "truth.jsonl", folder / "result.json", folder / "dataset"
     box_options = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
     command = ["compare", "--name", f"a.{ZONE}", "--json", str(result), "--dataset", str(dataset), "--seed", "1"]
+    paths = [str(ROOT), os.environ.get("PYTHONPATH")]
     crosslayer = [sys.executable, "-m", "crosslayer"]
     done = subprocess.run(
         [*crosslayer, "box", str(box), *box_options, "--", *program, *crosslayer, *command, *arguments],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])

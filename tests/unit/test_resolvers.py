@@ -1160,7 +1160,7 @@ def test_idle_queries_narrow_down_when_a_flow_is_forgotten(
 
 def test_a_disturbed_round_is_measured_again_and_its_first_attempt_does_not_count(tmp_path: Path) -> None:
     folder, plan = tmp_path / "c", plan_of()
-    idle = (IdleQuery(20.0, 20.1, 5.0, moved=True), IdleQuery(40.0, 40.0, error="timeout", search=True))
+    idle = (IdleQuery(20.0, 20.1, 5.0), IdleQuery(40.0, 40.0, error="connection reset", search=True))
     kept_visits = [
         TargetVisit(0, 0, 1.0, first_ms=5.0, handshake_ms=0.0),
         TargetVisit(0, 1, 4.0, first_ms=7.0, handshake_ms=0.0, moved=False, attempt=1, idle=idle, early_ms=3.0),

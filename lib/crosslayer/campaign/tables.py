@@ -523,7 +523,9 @@ class PacedQueries(_OfStudy, table="paced_queries"):
     started_s = _STARTED
     send_delay_ms = Column(float, "delay of sending the query after its scheduled time", ASKED, success=True)
     response_ms = Column(float, "query sent by the client to answer received, through the stub", ASKED, success=True)
-    authority_ms = Column(float, "the same query sent to BIND on BIND's own host: mean of the round; null of a real one")
+    authority_ms = Column(
+        float, "the same query sent to BIND on BIND's own host: mean of the round; null of a real one"
+    )
     path_rtt_ms = Column(float, "RTT of a real path: TCP connect to its server before the round; null on a link")
     handshake_ms = Column(float, "wait in the stub for a connection; 0 on an existing connection", STUB)
     query_ms = Column(float, "query sent by the stub to answer complete", STUB, success="handshake_ms")

@@ -163,9 +163,7 @@ def enter(
 
     command = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
     if of_guest := guest_clock(clock):
-        sys.exit(
-            run_attached(command, clock=of_guest, writable=writable, seed=seed, settable_clock=settable_clock)
-        )
+        sys.exit(run_attached(command, clock=of_guest, writable=writable, seed=seed, settable_clock=settable_clock))
     namespaces.enter(command)
 
 

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from crosslayer import dns, metrics
 from crosslayer.campaign import provenance, tables
 from crosslayer.campaign.dataset import Dataset
@@ -32,7 +34,6 @@ from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.resolvers.visits import resolver_of, system_ca
 from crosslayer.stub import Stub, StubSettings, stub_version
 from crosslayer.studies.authoritative.measure import (
-    LOAD,
     STREAMS,
     Authoritative,
     Load,
@@ -111,8 +112,7 @@ def real_server(plan: Plan, server: str, name: str, ca_file: Path | None) -> Rea
         )
     dns.build_query(dns.Question(name), Protocol.DOUDP, dns.ClientSettings())
     options = replace(plan.options, server=server, name=name)
-    clock = "virtual" if inside() == "virtual" else "wall"
-    plan = replace(plan, links=(vantage(),), pages=plan.pages[:1], clock=clock, options=options)
+    plan = replace(plan, links=(vantage(),), pages=plan.pages[:1], clock=inside() or "wall", options=options)
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     asked = RealServer(
         plan, {target.protocol: target for target in targets}, (ca_file or system_ca()) if encrypted else None
@@ -195,9 +195,7 @@ def _row(load: Load, loaded: Sequence[Stream], query: LoadedQuery, order: Sequen
 def _stub(server: RealServer, stream: Stream, folder: Path) -> Stub:
     far = resolver_of(server.targets[stream.protocol], server.ca_file)
     folder.mkdir()
-    settings = StubSettings.towards(
-        far, stream.protocol, stream.resumption, listen="127.0.0.1:0", timeout_s=_TIMEOUT_S
-    )
+    settings = StubSettings.towards(far, stream.protocol, stream.resumption, listen="127.0.0.1:0", timeout_s=_TIMEOUT_S)
     return Stub.start(subprocess.Popen, settings, folder)
 
 
@@ -233,10 +231,8 @@ def summary(folder: Path) -> str:
             continue
         (mean,) = means.iter_rows(named=True)
         interval = "-" if mean["low"] is None else f"{mean['low']:.2f} to {mean['high']:.2f}"
-        rows.append(
-            (stream.protocol, stream.connection, str(mean["n"]), f"{mean['value']:.2f}", interval, str(failed))
-        )
+        rows.append((stream.protocol, stream.connection, str(mean["n"]), f"{mean['value']:.2f}", interval, str(failed)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    rtt_ms = every["path_rtt_ms"].median()
-    return "\n".join([*lines, "" if rtt_ms is None else f"RTT of the path (TCP connect, median): {rtt_ms:.2f} ms"])
+    rtt_ms = every.select(pl.col("path_rtt_ms").median().round(2)).item()
+    return "\n".join([*lines, "" if rtt_ms is None else f"RTT of the path (TCP connect, median): {rtt_ms} ms"])
