@@ -331,7 +331,7 @@ def test_a_round_in_which_the_nat_gets_another_address_is_measured_again(
     testbed_machine: None, virtual_clock: list[str], tmp_path: Path, transports: tuple[str, ...], evidence: str
 ) -> None:
     box = tmp_path / "box.toml"
-    box.write_text(f"{TWO}[network.nat]\naddress_changes_s = [10.5]\n", encoding="utf-8")
+    box.write_text(f"{TWO}[network.nat]\naddress_changes_s = [9.5]\n", encoding="utf-8")
     result, (noticed,), truth = disturbed(
         box, tmp_path, *(word for name in transports for word in ("--transport", name))
     )
