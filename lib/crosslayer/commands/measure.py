@@ -202,6 +202,7 @@ def command(
         {k: v for k, v in given.items() if v is not None},
         where="options",
     )
+    server, name = server or getattr(plan.options, "server", None), name or getattr(plan.options, "name", None)
     if server or any(_is_given(option) for option in ("name", "ca", "dry_run", "consents")):
         folder = out or OWN_CAMPAIGNS / f"{plan.study}-server"
         _measure_server(plan, server, name, ca, folder, dry_run=dry_run, consents=consents)
