@@ -8,9 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslayer import claims, report
+from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset, paired_campaigns
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, owners
+from tests import committed
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "findings" / "claims.md"
@@ -24,14 +25,14 @@ _TITLE = re.compile(r"^## (.*)$", re.MULTILINE)
 def verdicts() -> dict[str, str]:
     """Verdict of every claim in the committed campaign of its study, and in virtual time where it is another one."""
     results: dict[str, str] = {}
-    for name, study in STUDIES.items():
-        if study.claims:
+    for name in STUDIES:
+        if own := [claim for claim, owner in owners().items() if owner == name]:
             dataset = Dataset.open(ROOT / "data" / "raw" / name)
-            table = report.check_claims(dataset)
-            of_study = table.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
+            is_own = pl.col("claim_id").is_in(own)
+            of_study = committed.verdicts(name).filter(is_own)
             results.update(of_study.select("claim_id", "verdict").iter_rows())
             for virtual in paired_campaigns(dataset)[:1]:
-                other = report.check_claims(virtual).filter(pl.col("claim_id").is_in(list(study.claims.checks)))
+                other = committed.verdicts(virtual.folder.name).filter(is_own)
                 for claim, verdict in other.select("claim_id", "verdict").iter_rows():
                     if verdict not in (results[claim], claims.Verdict.NOT_MEASURED):
                         results[claim] += f"; in virtual time {verdict}"

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+import polars as pl
+
+from crosslayer import report
+from crosslayer.campaign.dataset import Dataset
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -13,3 +19,9 @@ CAMPAIGNS: Final = {
     for name in re.findall(r"^!/data/raw/([\w-]+)/$", (ROOT / ".gitignore").read_text(encoding="utf-8"), re.MULTILINE)
 }
 """Folders of the committed campaigns, by name."""
+
+
+@cache
+def verdicts(campaign: str) -> pl.DataFrame:
+    """Claims of a committed campaign with their verdicts, checked once for all tests of a process."""
+    return report.check_claims(Dataset.open(CAMPAIGNS[campaign]))

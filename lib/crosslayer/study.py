@@ -1,13 +1,13 @@
 """The interface of a study: a package `studies/NAME/` and a line of `studies/__init__.py`.
 
 The package has `STUDY` in its `__init__`, and a module for each task: `measure` (`MEASURER`), `figures` (`FIGURES`),
-`claims` (`CLAIMS`) and `answer` (`answer`). They are imported on use, so that analysis imports no browser and measuring
-no charts.
+`claims` (`CLAIMS`) and `answer` (`numbers`, `answer`). They are imported on use, so that analysis imports no browser
+and measuring no charts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -61,12 +61,37 @@ FIRST_VISIT, RETURNING_VISIT, ONE_CONNECTION = TOPICS = (
 """Topics of the answer, in the order in which it gives them."""
 
 
+ANSWER_RESOLUTION = {"%": 0.1, "RTT": 0.01}
+"""Differences of the answer's numbers, by unit, below a step of the browser's clock (0.1 ms) on fiber."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerNumber:
+    """A number of the answer, as one campaign gives it."""
+
+    topic: str
+    """One of `TOPICS`."""
+    name: str
+    """What it is, unique within its topic."""
+    unit: str
+    """A key of `ANSWER_RESOLUTION`."""
+    value: float
+    error: float | None = None
+    """Standard error over the rounds of the campaign; None if the campaign cannot tell, as in virtual time."""
+
+
+AnswerValues = Mapping[tuple[str, str], float]
+"""Numbers of the answer by topic and name; those of several campaigns as their means."""
+
+
 @dataclass(frozen=True, slots=True)
 class StudyAnswer:
     """What the campaign of a study adds to the answer, which opens the report and the README."""
 
     sentences: tuple[tuple[str, str], ...] = ()
-    """One of `TOPICS` and a sentence."""
+    """One of `TOPICS` and its sentences."""
+    increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
+    """One of `TOPICS`, a transport, and by page the increase of the page load time over plain DNS, as text."""
     headlines: tuple[tuple[str, str, str], ...] = ()
     """Claim, what the paper's abstract states, and our verdict, each as part of a sentence."""
 
@@ -134,10 +159,16 @@ class Study:
         return part
 
     @property
-    def answer(self) -> Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer]:
-        """Computes the answer from the tables and the verdicts, rows of `claims.COLUMNS` by claim."""
-        part: Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer] = self._part(
-            "answer", "answer", lambda inputs, verdicts: StudyAnswer()
+    def numbers(self) -> Callable[[Inputs], Sequence[AnswerNumber]]:
+        """Computes the numbers of the answer from the tables of a campaign; none if it lacks one of them."""
+        part: Callable[[Inputs], Sequence[AnswerNumber]] = self._part("answer", "numbers", lambda inputs: ())
+        return part
+
+    @property
+    def answer(self) -> Callable[[AnswerValues, Mapping[str, Mapping[str, Any]]], StudyAnswer]:
+        """Writes the answer from its numbers and the verdicts, rows of `claims.COLUMNS` by claim."""
+        part: Callable[[AnswerValues, Mapping[str, Mapping[str, Any]]], StudyAnswer] = self._part(
+            "answer", "answer", lambda values, verdicts: StudyAnswer()
         )
         return part
 

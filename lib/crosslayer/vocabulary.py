@@ -293,3 +293,36 @@ class EventKind(StrEnum):
     """The clock of the measuring machine was set during a round."""
     SLEPT = "slept"
     """The measuring machine slept during a round."""
+
+
+class LocatedKind(StrEnum):
+    """What a location is of."""
+
+    RESOLVER = "resolver"
+    """An address of a resolver."""
+    VANTAGE_POINT = "vantage-point"
+
+
+VANTAGE_POINTS = {
+    "eu": "Europe",
+    "na": "North America",
+    "as": "Asia",
+    "af": "Africa",
+    "sa": "South America",
+    "oc": "Oceania",
+}
+"""Vantage points of IMC 2022: short name and name, fastest first."""
+
+PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
+"""Transports of IMC 2022, section 3.1, in the order of its Table 1: encrypted transports with session resumption."""
+
+DURATIONS_BY_PART = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
+"""Durations of an exchange, and the columns that have them."""
+
+SIZES_BY_PART = {
+    "handshake, client to resolver": "handshake_sent_bytes_by_record",
+    "handshake, resolver to client": "handshake_received_bytes_by_record",
+    "query": "query_sent_bytes_by_record",
+    "response": "query_received_bytes_by_record",
+}
+"""Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""

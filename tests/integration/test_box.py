@@ -32,7 +32,7 @@ from crosslayer import resources
 from crosslayer.box import load_box
 from crosslayer.box.hosts import NOBODY
 from tests import box_tools
-from tests.integration.conftest import Run
+from tests.integration.conftest import Run, run_here
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -366,17 +366,22 @@ def drops(truth: list[Row], reason: str) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def peculiar_run(virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Row, list[Row]]:
-    from tests.integration.conftest import run_here
-
     folder = tmp_path_factory.mktemp("box")
     return ask(run_here, described(PECULIAR, folder), "peculiar", folder, "virtual")
+
+
+@pytest.fixture(scope="module")
+def distances_run(
+    testbed_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Row, list[Row]]:
+    return ask(run_here, BOXES / "five.toml", "distances", tmp_path_factory.mktemp("box"), "virtual")
 
 
 RTT_MS = {"1": 5, "2": 30, "3": 32, "4": 100, "5": 300}
 
 
-def test_paths_and_caches_are_as_described(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    saw, truth = ask(crosslayer, BOXES / "five.toml", "distances", tmp_path, "virtual")
+def test_paths_and_caches_are_as_described(distances_run: tuple[Row, list[Row]]) -> None:
+    saw, truth = distances_run
     for number, rtt_ms in RTT_MS.items():
         miss, *hits = [row["ms"] for row in saw[number]]
         assert statistics.median(hits) == pytest.approx(rtt_ms, abs=0.1)
@@ -637,19 +642,14 @@ def test_tools_against_truth(crosslayer: Run, virtual_clock: list[str]) -> None:
     assert len(box_tools.table(measured).splitlines()) > 10
 
 
-def test_the_same_seed_gives_the_same_truth(virtual_clock: list[str], tmp_path: Path, crosslayer: Run) -> None:
-    truths = []
-    for part in ("first", "second"):
-        folder = tmp_path / part
-        folder.mkdir()
-        truths.append(ask(crosslayer, BOXES / "five.toml", "distances", folder, "virtual")[1])
-    assert truths[0] == truths[1]
+def test_the_same_seed_gives_the_same_truth(
+    distances_run: tuple[Row, list[Row]], tmp_path: Path, crosslayer: Run
+) -> None:
+    assert ask(crosslayer, BOXES / "five.toml", "distances", tmp_path, "virtual")[1] == distances_run[1]
 
 
 @pytest.mark.parametrize("box", sorted(BOXES.glob("*.toml")), ids=lambda box: box.stem)
 def test_the_boxes_list_what_they_contain(box: Path) -> None:
-    from tests.integration.conftest import run_here
-
     done = run_here("box", str(box), "--list")
     assert done.returncode == 0, done.stderr
     assert f"{box.read_text(encoding='utf-8').count('[[resolver]]')}" == str(done.stdout.count("198.18."))

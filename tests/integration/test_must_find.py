@@ -19,10 +19,10 @@ import pytest
 
 from crosslayer.box import load_box
 from crosslayer.resolvers.journal import read_campaign
-from crosslayer.resolvers.plan import Disturbance, TargetVisit
+from crosslayer.resolvers.plan import Disturbance
 from crosslayer.vocabulary import EventKind
 from tests import box_compare
-from tests.integration.conftest import Run
+from tests.integration.conftest import run_here
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -76,11 +76,11 @@ def seeds(count: int, folder: Path) -> None:
     print(json.dumps(results))
 
 
-def many(run: Run, folder: Path, box: Path, count: int) -> list[Row]:
+def many(folder: Path, box: Path, count: int) -> list[Row]:
     """Results of many seeds in one box."""
     options = ["--clock", "virtual", "--writable", str(folder)]
     paths = [str(ROOT), os.environ.get("PYTHONPATH")]
-    done = run(
+    done = run_here(
         "box", str(box), *options, "--", sys.executable, __file__, "seeds", str(count), str(folder),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
@@ -114,26 +114,29 @@ def test_every_time_is_the_truth(testbed_machine: None, virtual_clock: list[str]
     }, "both addresses of one resolver are in one group"
 
 
-def test_equal_resolvers_do_not_differ_and_others_do(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    box = tmp_path / "box.toml"
+@pytest.fixture(scope="module")
+def noisy(testbed_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """Results of all seeds in the box of resolvers with jitter."""
+    folder: Path = tmp_path_factory.mktemp("noisy")
+    box = folder / "box.toml"
     box.write_text(NOISY, encoding="utf-8")
-    results = many(crosslayer, tmp_path, box, SEEDS)
+    return many(folder, box, SEEDS)
+
+
+def test_equal_resolvers_do_not_differ_and_others_do(noisy: list[Row]) -> None:
     for transport in ("DoUDP", "DoQ"):
-        equal = sum(row["groups"][f"one {transport}"] == row["groups"][f"same {transport}"] for row in results)
+        equal = sum(row["groups"][f"one {transport}"] == row["groups"][f"same {transport}"] for row in noisy)
         farther = sum(
             row["groups"][f"farther {transport}"]
             > max(row["groups"][f"{name} {transport}"] for name in ("one", "same"))
-            for row in results
+            for row in noisy
         )
         assert equal >= 95, transport
         assert farther >= 95, transport
 
 
-def test_nothing_is_flagged_that_is_not_planted(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    box = tmp_path / "box.toml"
-    box.write_text(NOISY, encoding="utf-8")
-    results = many(crosslayer, tmp_path, box, CLEAN_SEEDS)
-    assert [row["flags"] for row in results] == [[]] * CLEAN_SEEDS
+def test_nothing_is_flagged_that_is_not_planted(noisy: list[Row]) -> None:
+    assert [row["flags"] for row in noisy[:CLEAN_SEEDS]] == [[]] * CLEAN_SEEDS
 
 
 def flagged(result: Row) -> set[tuple[str, str]]:
@@ -313,14 +316,10 @@ def disturbed(
 
 
 def _during(noticed: Disturbance, folder: Path, at_ns: int) -> bool:
-    """Whether something happened between the start of a voided attempt and the time at which it was noticed."""
-    entries = read_campaign(folder / "dataset").entries["host-1"]
-    voided = [
-        entry.started_s
-        for entry in entries
-        if isinstance(entry, TargetVisit) and (entry.round, entry.attempt) == (noticed.round, noticed.voids)
-    ]
-    return min(voided) <= at_ns / 1e9 <= noticed.noticed_s
+    """Whether something happened between the round before a voided attempt and the time at which it was noticed."""
+    visits = read_campaign(folder / "dataset").visits
+    before = max(visit.started_s for visit in visits if visit.round < noticed.round)
+    return before <= at_ns / 1e9 <= noticed.noticed_s
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 # The current widget of the shell follows the keyboard focus, which a browser without a window may not give.
 OPEN = """
-const done = arguments[arguments.length - 1], app = window.jupyterapp;
-app.restored.then(() => app.commands.execute('docmanager:open', { path: arguments[0], factory: 'Notebook' }))
-  .then(panel => { window.panel = panel; return panel.context.ready.then(() => panel.sessionContext.ready); })
-  .then(() => done(''), error => done(String(error)));
+const done = arguments[arguments.length - 1], path = arguments[0], app = window.jupyterapp, before = window.panel;
+(async () => {
+  await app.restored;
+  if (before) {
+    await before.sessionContext.shutdown();
+    before.dispose();
+  }
+  window.panel = await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
+  await window.panel.context.ready;
+  await window.panel.sessionContext.ready;
+})().then(() => done(''), error => done(String(error)));
 """
 RUN = """
 window.ran = null;
@@ -163,9 +170,10 @@ const cell = panel.content.widgets.filter(cell => cell.model.type === 'code')[ar
 
 
 def open_in_lab(lab: Lab, browser: webdriver.Chrome, name: str) -> list[dict[str, Any]]:
-    """Open a notebook; source and outputs of each code cell."""
-    browser.get(f"{lab.url}/lab?token={lab.token}&reset")
-    WebDriverWait(browser, 120).until(lambda driver: driver.execute_script("return Boolean(window.jupyterapp)"))
+    """Open a notebook in place of the one before; source and outputs of each code cell."""
+    if not browser.current_url.startswith(lab.url):
+        browser.get(f"{lab.url}/lab?token={lab.token}&reset")
+        WebDriverWait(browser, 120).until(lambda driver: driver.execute_script("return Boolean(window.jupyterapp)"))
     assert browser.execute_async_script(OPEN, f"notebooks/{name}.ipynb") == ""
     cells: list[dict[str, Any]] = browser.execute_script(SHOWN)
     return cells

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from tests import committed
 
 import crosslayer
-from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import RowsOfClaim, Verdict, rows_behind, rows_behind_each
 from crosslayer.cli import cli
@@ -34,7 +34,7 @@ def executed(code: str) -> pl.DataFrame:
 def test_every_measured_claim_leads_to_rows(study: str) -> None:
     dataset, own = Dataset.open(RAW / study), STUDIES[study].claims
     assert own is not None
-    verdicts = claims.check(dataset, own, published.load().claims, elsewhere={})
+    verdicts = committed.verdicts(study)
     measured = set(verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)["claim_id"]) - NOT_ROWS
     filters: dict[str, dict[str, pl.Expr]] = defaultdict(dict)
     for name, parts in rows_behind_each(dataset, own, sorted(measured & set(own.checks))):

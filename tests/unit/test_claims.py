@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from tests import committed
 
 import synthetic
 from crosslayer import claims, metrics, published
@@ -141,9 +142,7 @@ def test_every_claim_has_a_sentence_and_every_failure_a_cause() -> None:
             assert len(check.sentence) > 10, check.claim
     # The same by the virtual clock stands beside; where its verdict differs, the page has both values.
     for name in STUDIES:
-        dataset = Dataset.open(Path("data/raw") / name)
-        own = STUDIES[dataset.campaign.study].claims
-        failed = claims.check(dataset, own, published.load().claims, elsewhere={}).filter(verdict="not reproduced")
+        failed = committed.verdicts(name).filter(verdict="not reproduced")
         assert failed.filter(cause="")["claim_id"].to_list() == []
         # Every number that bears a cause out is in the campaign.
         assert failed.filter(pl.col("cause").str.contains("lacks the numbers"))["claim_id"].to_list() == []
@@ -601,6 +600,9 @@ def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callab
     assert sum(claims.counts(saved).values()) == saved.height
     assert saved["campaign"].unique().to_list() == ["synthetic"]
     assert any(line.startswith("T079") for line in lines)
+    printed = [" ".join(line.split()) for line in lines]
+    for reason in saved.filter(verdict="inconclusive")["would_decide"]:
+        assert reason in printed
     assert (tmp_path / "out" / "coalescing" / "claims.md").read_text(encoding="utf-8").startswith("# Claims")
     assert '<tr id="T079"' in (tmp_path / "out" / "claims.html").read_text(encoding="utf-8")
 
@@ -694,24 +696,21 @@ def test_chance_gets_few_verdicts_wrong(verdicts: pl.DataFrame) -> None:
     assert claims.expected_errors(verdicts) == pytest.approx(0.025 * decided.height)
 
 
-WITHOUT_CLAIMS = {"resolvers"}
-"""Campaigns of a study that measures resolvers of others: the project claims nothing about them."""
-COMMITTED = sorted(
-    path.name for path in Path("data/raw").iterdir() if path.is_dir() and path.name not in WITHOUT_CLAIMS
-)
+WITH_CLAIMS = sorted(committed.CAMPAIGNS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("campaign", COMMITTED)
+@pytest.mark.parametrize("campaign", WITH_CLAIMS)
 def test_every_verdict_but_reproduced_has_a_reason_by_either_clock(campaign: str) -> None:
-    dataset = Dataset.open(Path("data/raw") / campaign)
-    own = STUDIES[dataset.campaign.study].claims
-    assert own is not None, "a study has no judged sentence"
-    judged = claims.check(dataset, own, published.load().claims, elsewhere={})
+    of = Dataset.open(committed.CAMPAIGNS[campaign]).campaign
+    assert STUDIES[of.study].claims is not None, "a study has no judged sentence"
+    judged = committed.verdicts(campaign)
     open_ones = judged.filter(pl.col("verdict").is_in(["direction only", "inconclusive", "not reproduced"]))
     assert open_ones.filter(cause="", would_decide="")["claim_id"].to_list() == []
     inconclusive = judged.filter(verdict="inconclusive")
     assert inconclusive.filter(would_decide="")["claim_id"].to_list() == []
+    if of.clock == "wall":
+        assert inconclusive.filter(pl.col("rounds_needed").is_null())["claim_id"].to_list() == []
     estimates = judged.filter(pl.col("low").is_not_null())
     outside = (pl.col("ours") < pl.col("low") - 1e-9) | (pl.col("ours") > pl.col("high") + 1e-9)
     assert estimates.filter(outside)["claim_id"].to_list() == []

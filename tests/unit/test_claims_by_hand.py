@@ -13,10 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-
-from crosslayer import claims, published
-from crosslayer.campaign.dataset import Dataset
-from crosslayer.studies.coalescing.claims import CLAIMS
+from tests import committed
 
 REFERENCE = Path(__file__).parents[2] / "data/raw/coalescing"
 pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="there is no data/raw/coalescing here")
@@ -28,8 +25,7 @@ Observations = dict[tuple[str, str, int], float]
 @pytest.fixture(scope="module")
 def table() -> pl.DataFrame:
     """The claims table, as `crosslayer claims data/raw/coalescing` makes it."""
-    dataset = Dataset.open(REFERENCE)
-    return claims.check(dataset, CLAIMS, published.load().claims, elsewhere={})
+    return committed.verdicts("coalescing")
 
 
 def rows(name: str, *columns: str) -> list[dict[str, Any]]:

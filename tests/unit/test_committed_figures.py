@@ -20,9 +20,9 @@ import pytest
 import vl_convert
 from fontTools.ttLib import TTFont
 from polars.testing import assert_frame_equal
+from tests.committed import CAMPAIGNS
 
 from charts import valid
-from committed import CAMPAIGNS
 from crosslayer.campaign.dataset import Dataset, paired_campaigns
 from crosslayer.figures import Drawing, clocks, draw, server_cost
 from crosslayer.figures.style import FONT_FILES, TRANSPORTS

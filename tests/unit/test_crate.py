@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pytest
+from tests.committed import CAMPAIGNS
 
 import synthetic
-from committed import CAMPAIGNS
 from crosslayer.campaign import crate
 
 COMMITTED = sorted(CAMPAIGNS.values())

@@ -528,13 +528,17 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
     pages = ("example.org", "wikipedia.org", "instagram.com")
     full, early = ("1-rtt", "main"), ("0-rtt", "main")
     doq, doh = ([medians_by_hand(page, (name, "none"), full) for page in pages] for name in ("DoQ", "DoH"))
-    named = ", ".join(f"{value} on {page} (copy)" for value, page in zip(signed(doq, 0), pages, strict=True))
-    assert named in on_first
-    assert on_first.endswith(f", {', '.join(signed(doh, 0))}.")
     doq_back = [medians_by_hand(page, ("DoQ", "early-data"), early) for page in pages]
     doh_back = [medians_by_hand(page, ("DoH", "ticket"), early) for page in pages]
-    assert f" RTT, {', '.join(signed(doq_back, 1))} (on the slowest uplink up to +11" in on_returning
-    assert on_returning.endswith(f", {', '.join(signed(doh_back, 0))}.")
+    assert "round-trips (RTT) to plain DNS" in on_first
+    assert "on the slowest uplink up to +11" in on_returning
+    assert of.increases == (
+        ("Page load time over plain DNS", *(f"{page} (copy)" for page in pages)),
+        ("First visit: DoQ", *signed(doq, 0)),
+        ("First visit: DoH", *signed(doh, 0)),
+        ("Returning visit: DoQ with early data", *signed(doq_back, 1)),
+        ("Returning visit: DoH, resumed", *signed(doh_back, 0)),
+    )
 
 
 def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: Path) -> None:
@@ -549,7 +553,7 @@ def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: P
     }
     separate = over["first visit", "over DoQ, then H3"]
     assert f"{separate.min():.1f} to {separate.max():.1f} RTT earlier" in sentence
-    assert f"adds at most {-over['first visit', 'over DoUDP, then H3'].min():.2f} RTT" in sentence
+    assert f"arrives at most {-over['first visit', 'over DoUDP, then H3'].min():.2f} RTT" in sentence
     assert f"on a returning visit {-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT" in sentence
 
 
@@ -560,13 +564,20 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
     whole = answer.gathered(tmp_path, None)
     assert [topic for topic, _ in whole.sentences] == [*TOPICS, "First visit, in real time"]
+    assert [row[0] for row in whole.increases[-2:]] == [f"First visit, in real time: {name}" for name in ("DoQ", "DoH")]
     for name, clock in (("combinations", "virtual"), ("one-connection", "virtual"), ("coalescing", "real")):
         campaign = json.loads((ROOT / "data" / "raw" / name / "campaign.json").read_text())
         rounds, links = campaign["plan"]["rounds"], len(campaign["plan"]["links"])
         revision = campaign["git"]["revision"][:7]
-        assert f"{name} ({clock} time, {rounds} rounds, {links} links, {revision})" in whole.evidence
+        campaigns = 1 + len(list((ROOT / "data" / "repeats" / name).glob("*/")))
+        assert (
+            f"{name} ({clock} time, {campaigns} campaigns, {rounds} rounds, {links} links, {revision})"
+            in whole.evidence
+        )
         assert campaign["host"]["cpu"] in whole.evidence
     assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
+    limits = r"±[\d.]+ points, ±[\d.]+ RTT"
+    assert re.search(rf"Further campaigns \(95.%\): {limits}; real time {limits}\.", whole.evidence)
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(

@@ -185,6 +185,8 @@ def test_export_writes_each_link_once_with_descriptions_and_units(tmp_path: Path
     campaign = json.loads((tmp_path / "campaign.json").read_text(encoding="utf-8"))
     assert campaign["plan"]["links"] == ["fiber", "4g"]
     assert campaign["rows"]["tcp_rtts"] == 2
+    assert campaign["method"] == Dataset.open(tmp_path).campaign.method
+    assert campaign["method"]["clock"] == "real time"
     crate = json.loads((tmp_path / "ro-crate-metadata.json").read_text(encoding="utf-8"))
     listed = {unquote(entity["@id"]) for entity in crate["@graph"]}
     assert {"campaign.json", "tcp_rtts/link=fiber/part-0.parquet", "tcp_rtts/link=4g/part-0.parquet"} <= listed

@@ -102,9 +102,11 @@ func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (i
 	if b.cache != nil {
 		if kept := b.cache.get(r, time.Now()); kept != nil {
 			source = sourceHit
+			b.own.wait(true)
 			return dns.RcodeSuccess, rw.WriteMsg(kept)
 		}
 		source = sourceMiss
+		b.own.wait(false)
 		rw.keep = b.cache.put
 	}
 	rcode, err := plugin.NextOrFailure(b.Name(), b.Next, ctx, rw, r)

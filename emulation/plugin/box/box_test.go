@@ -146,6 +146,36 @@ func TestFilterAnswersByItself(t *testing.T) {
 	equal(t, rows(t, truth), "filtered NXDOMAIN", "miss NOERROR")
 }
 
+func TestOwnTimes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "own.json")
+	if err := os.WriteFile(file, []byte(`{"hit_ms": [20], "miss_ms": [60, 70], "seed": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	handler, _ := start(t, " cache on\n own "+file, &upstream{ttl: 300})
+	for number, least := range []time.Duration{60, 20, 20} {
+		began := time.Now()
+		ask(t, handler, "a.example.")
+		if took := time.Since(began); took < least*time.Millisecond || took > (least+40)*time.Millisecond {
+			t.Errorf("query %d took %s, want %d ms", number, took, least)
+		}
+	}
+}
+
+func TestOwnTimesMustBeTimes(t *testing.T) {
+	for _, text := range []string{`{"hit_ms": [], "miss_ms": [1]}`, `{"hit_ms": [1]}`, `{"hit_ms": [-1], "miss_ms": [1]}`, `[]`} {
+		file := filepath.Join(t.TempDir(), "own.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := new(options).set("own", file); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+	if err := new(options).set("own", "missing.json"); err == nil {
+		t.Error("a missing file is accepted")
+	}
+}
+
 func TestSite(t *testing.T) {
 	handler, truth := start(t, " cache on", &upstream{ttl: 300})
 	for _, name := range []string{"id.server.", "HOSTNAME.bind."} {

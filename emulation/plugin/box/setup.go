@@ -35,8 +35,9 @@ type options struct {
 	filter      []string // zones
 	rate        float64  // queries per second; 0 without a limit
 	limitAnswer string
-	stopAnswer  string // empty without one
-	stopAfter   int64  // queries that are answered before
+	stopAnswer  string    // empty without one
+	stopAfter   int64     // queries that are answered before
+	own         *ownTimes // nil: answers take no time of their own
 }
 
 func setup(c *caddy.Controller) error {
@@ -82,6 +83,10 @@ func (o *options) set(property, value string) (err error) {
 		o.cached = value == "on"
 		if value != "on" && value != "off" {
 			return errors.New("cache is either on or off, not '" + value + "'")
+		}
+	case "own":
+		if o.own, err = readOwnTimes(value); err != nil {
+			return err
 		}
 	case "filter":
 		for _, zone := range strings.Split(value, ",") {

@@ -10,9 +10,10 @@ here.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import count, groupby
 from pathlib import Path
@@ -22,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crosslayer.campaign.method import method_of
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
 from crosslayer.decode import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
@@ -32,6 +34,11 @@ BUSY_PERCENT = 10
 _AT_ONCE = 1_000_000
 """Rows whose conditions are read at a time when a dataset is opened."""
 
+EMULATED = (
+    "All its resolvers have addresses of private or test networks: these numbers describe an emulated Internet "
+    "(a box), not the public one."
+)
+"""Caption of queries to resolvers that are not on the Internet."""
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
 _UNTOLD = {
     "clock": pl.col("clock").fill_null("wall"),
@@ -128,6 +135,8 @@ class Campaign:
     notes: tuple[str, ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each table."""
+    method: dict[str, str] = field(default_factory=dict)
+    """By what it was measured, see `method_of`."""
 
     @classmethod
     def read(cls, path: Path) -> Campaign:
@@ -166,7 +175,8 @@ class Campaign:
             json_file=True,
         )
         known |= plan
-        return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
+        campaign = checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
+        return campaign if campaign.method else replace(campaign, method=method_of(campaign))
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -296,7 +306,8 @@ class Dataset:
         -------
         polars.LazyFrame
             Columns as in the schema. A table the dataset does not have gives no rows; a column that is newer
-            than the dataset gives nulls. Of observations those of rounds that are not left out.
+            than the dataset gives nulls. Of observations those of rounds that are not left out, of a
+            comparison of resolvers without the attempts at a round that were voided.
 
         Raises
         ------
@@ -311,6 +322,12 @@ class Dataset:
 
     def _table(self, name: str) -> pl.LazyFrame:
         rows = _scan(TABLES[name], self.files[name])
+        if name == "resolver_queries":  # attempts at a round that something disturbed do not count
+            key = ["link", "round", "attempt"]
+            voided = self.table("resolver_events").filter(pl.col("attempt").is_not_null()).select(key)
+            rows = rows.with_columns(pl.col("attempt").fill_null(0)).join(
+                voided, on=key, how="anti", maintain_order="left"
+            )
         if not self.left_out or name in ("host_load", "link_checks", "forwarding_delay"):
             return rows
         # Where there is one page only, some studies' rows name something else there.
@@ -341,8 +358,16 @@ class Dataset:
             f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {disturbed}"
             f"link by {self.campaign.backend}, "
             f"{'virtual clock, ' if self.campaign.clock == 'virtual' else ''}"
-            f"{options}measured on {machine}."
+            f"{options}measured on {machine}.{' ' + EMULATED if self._emulated else ''}"
         )
+
+    @property
+    def _emulated(self) -> bool:
+        """Whether it has queries to resolvers, all of them at addresses that no host of the Internet has."""
+        if not self.files["resolver_queries"]:
+            return False
+        addresses = self.table("resolver_queries").select(pl.col("address").unique()).collect()["address"]
+        return not any(ipaddress.ip_address(address).is_global for address in addresses)
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:

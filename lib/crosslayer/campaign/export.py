@@ -32,12 +32,17 @@ def export(store: Store, folder: Path) -> Path:
     CampaignError
         If the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
     """
+    from crosslayer.campaign.dataset import Campaign
+
     check_kept(store, folder)
     try:
         rows = {name: _write_table(store, folder, table) for name, table in TABLES.items()}
         facts = {name: store.fact(name) for name in _FACTS}
         campaign = {"campaign": store.fact("campaign"), "schema_version": SCHEMA_VERSION}
-        crate.write_json(folder / "campaign.json", campaign | facts | {"rows": rows})
+        path = folder / "campaign.json"
+        crate.write_json(path, campaign | facts | {"rows": rows})
+        method = Campaign.read(path).method
+        crate.write_json(path, campaign | facts | {"method": method, "rows": rows})
         crate.of_campaign(folder)
         store.check_untouched()
     except OSError as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +33,8 @@ class RoundContext:
     programs: BrowserPrograms
     folder: Path
     """Private temporary folder."""
+    rtts_ms: Mapping[str, float] = field(default_factory=dict)
+    """RTT of each link of the plan, by its name."""
 
 
 class Measurer(ABC):

@@ -122,6 +122,12 @@ def revision() -> dict[str, Any]:
         return {"revision": given, "clean": None if given is None else "dirty" not in given}
     if (program := resources.find_program("git")) is None:
         return {"revision": None, "clean": None}
+    return dict(_checked_out(program, root))
+
+
+@cache
+def _checked_out(program: str, root: Path) -> dict[str, Any]:
+    """What git says of a checkout, asked once: this process runs the code that it began with."""
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)

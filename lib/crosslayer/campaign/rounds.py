@@ -108,6 +108,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     programs = find_browser(job.plan.browser)
     versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
+    rtts_ms = {name: job.profiles[name].rtt_ms for name in job.plan.links}
     todo = deque(job.todo)
     measured, failed_attempts = False, 0
     while todo:
@@ -120,7 +121,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                     served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
                 ) as far_end,
                 job.measurer(
-                    RoundContext(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)
+                    RoundContext(job.plan, job.campaign, specs, *far_end, programs, testbed.folder, rtts_ms)
                 ) as measuring,
             ):
                 captures.ready(far_end[0].events_file)

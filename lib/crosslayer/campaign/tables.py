@@ -22,6 +22,7 @@ from crosslayer.vocabulary import (
     Direction,
     EventKind,
     Http3,
+    LocatedKind,
     PathEvent,
     Protocol,
     QueryState,
@@ -623,6 +624,18 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
         "cold: on that connection before it was idle; null without QUIC and in other states but idle and idle-search",
     )
     rtt_ms = Column(float, "RTT of the path: TCP connect to the same address before the visit; null without a TCP port")
+    handshake_sent_bytes_by_record = Column(
+        int,
+        "IP payload, client to server, of packets and records of the handshake, up to the answer; null for a kept "
+        "connection and without a capture",
+    )
+    handshake_received_bytes_by_record = Column(int, "as handshake_sent_bytes_by_record, server to client")
+    query_sent_bytes_by_record = Column(
+        int,
+        "IP payload, client to server, of all other packets and records, up to the answer; null as "
+        "handshake_sent_bytes_by_record",
+    )
+    query_received_bytes_by_record = Column(int, "as query_sent_bytes_by_record, server to client")
     site = Column(str, "name server identifier of the answer (RFC 5001); null if it has none")
     error = _ERROR
 
@@ -639,6 +652,18 @@ class ResolverEvents(_OfStudy, table="resolver_events"):
         int, "attempt at the round that the event voids: the round is measured again; null if it voids none"
     )
     reason = Column(str, "evidence", required=True)
+
+
+class ResolverLocations(_OfStudy, table="resolver_locations"):
+    """Location and autonomous system of a resolver's address, or location of a vantage point, as the user gave it."""
+
+    page = Column(str, "name of the queries that hit the cache", required=True)
+    kind = Column(LocatedKind, "what is located", required=True, key=True)
+    subject = Column(str, "address of the resolver, or name of the vantage point", required=True, key=True)
+    asn = Column(int, "number of the autonomous system of the address; null if it is not known")
+    as_name = Column(str, "name of this autonomous system; null if it is not known")
+    latitude = Column(float, "degrees north; null if it is not known", signed=True)
+    longitude = Column(float, "degrees east; null if it is not known", signed=True)
 
 
 class HostLoads(_OfStudy, table="host_load"):

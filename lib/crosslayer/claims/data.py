@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Sample
+from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Sample, drawn_crossed
 
 FEWEST_ROUNDS = 3
 """Fewer rounds give no number at all: a median of one or two observations says nothing about a distribution."""
@@ -62,6 +62,9 @@ class Observed:
         RTTs in the paper: a link of that name with another RTT is not the paper's link.
     tables
         Tables of the dataset, for what is no statistic of a series.
+    pairs
+        Clusters of both kinds of each host, by its name, where a host of `rows` is a pair of them: vantage point and
+        resolver. Both kinds are drawn again, and cells are pooled whatever their numbers of observations.
     """
 
     def __init__(
@@ -72,12 +75,13 @@ class Observed:
         links: Sequence[str] | None = None,
         published_rtts_ms: Mapping[str, float] | None = None,
         tables: Mapping[str, pl.LazyFrame] | None = None,
+        pairs: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
-        self.tables = tables or {}
+        self.tables, self._paired = tables or {}, pairs is not None
         self._rtts_ms, self._published_rtts_ms = rtts_ms, published_rtts_ms or {}
         self._cells = rows if isinstance(rows, metrics.Cells) else metrics.Cells.of(rows)
         self.rounds = self._cells.rounds.count
-        drawings = list(self._cells.rounds.drawn())
+        drawings = [_drawn_pairs(self._cells.rounds, pairs)] if pairs else list(self._cells.rounds.drawn())
         self.weights: Counts | None = np.concatenate(drawings) if drawings else None
         self._with_rows = {link for _, link, _ in self._cells.cells}
         self._links = tuple(links or (link for link in rtts_ms if link in self._with_rows))
@@ -157,7 +161,7 @@ class Observed:
             values += [part[0] / unit for part in parts]
             clusters += [part[1] for part in parts]
             sizes.append(sum(len(part[0]) for part in parts))
-        if min(sizes) < _EQUAL_SHARES * max(sizes):
+        if min(sizes) < _EQUAL_SHARES * max(sizes) and not self._paired:
             raise NotMeasured("the links have unequal numbers of observations, pooling them would weigh them unequally")
         sample = Sample(np.concatenate(values), np.concatenate(clusters), self._cells.rounds.blocks)
         self.enough(sample.rounds)
@@ -172,3 +176,10 @@ class Observed:
         if not len(sample.values):
             raise NotMeasured(f"no round on {link}, {page} has all of {', '.join(factors)}")
         return sample
+
+
+def _drawn_pairs(rounds: metrics.Rounds, pairs: Mapping[str, tuple[str, str]]) -> Counts:
+    """Number of times that each round is drawn; hosts are numbered in the order of their names."""
+    first, second = zip(*(pairs[name] for name in sorted(pairs)), strict=True)
+    kinds = tuple(np.unique(kind, return_inverse=True)[1] for kind in (first, second))
+    return drawn_crossed(rounds.hosts, (kinds[0], kinds[1]))

@@ -70,7 +70,9 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     for row in verdicts.filter(measured).iter_rows(named=True):
         what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
         click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {what}: {row['published']}")
-        click.echo(f"{'':<21} {row['why']}")
+        for text in (row["why"], f"Cause: {row['cause']}" if row["cause"] else "", row["would_decide"]):
+            if text:
+                click.echo(f"{'':<21} {text}")
     click.echo("")
     for (why,), group in verdicts.filter(~measured).group_by(["why"], maintain_order=True):
         click.echo(f"not measured: {_span(group['claim_id'].to_list())}: {why}")

@@ -54,7 +54,22 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). NAME is in the data.",
+    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). "
+    "NAME is the vantage point in the data.",
+)
+@click.option(
+    "--mmdb",
+    "databases",
+    multiple=True,
+    type=PATH,
+    help="A MaxMind database of cities or autonomous systems, to locate resolvers; repeatable. Needs maxminddb.",
+)
+@click.option(
+    "--at",
+    multiple=True,
+    type=TEXT,
+    metavar="NAME=LAT,LON",
+    help="Position of a vantage point, for the map; repeatable.",
 )
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
@@ -75,7 +90,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=click.IntRange(1, 10_000_000),
     default=5000,
     show_default=True,
-    help="Queries a day (UTC) to each operator, at most, over all runs; above 5000 only for private namespaces.",
+    help="Most queries to one operator in a day (UTC), over all runs. More than 5000 only in private namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
@@ -101,6 +116,8 @@ def command(
     every: str | None,
     duration: str | None,
     everywhere: str | None,
+    databases: tuple[Path, ...],
+    at: tuple[str, ...],
     name: str,
     zone: str,
     timeout: float,
@@ -153,6 +170,8 @@ def command(
         rounds=rounds or 6,
         every_s=every_s,
         hosts=comparing.vantages(everywhere) if everywhere else None,
+        databases=databases,
+        at=at,
         seed=random.SystemRandom().getrandbits(32) if seed is None else seed,
         timeout_s=timeout,
         queries_per_s=rate,

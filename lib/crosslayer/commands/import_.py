@@ -1,4 +1,4 @@
-"""`crosslayer import`: a dataset from the database of the harness of TNSM24."""
+"""`crosslayer import`: a dataset from the raw data of the papers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,25 @@ from crosslayer.commands.common import PATH
 
 
 @click.command("import")
-@click.argument("database", type=PATH)
+@click.argument("source", type=PATH)
 @click.argument("out", type=PATH)
-def command(database: Path, out: Path) -> None:
-    """Convert DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024), to the dataset OUT."""
+def command(source: Path, out: Path) -> None:
+    """Convert SOURCE, raw data of one of the papers, to the dataset OUT.
+
+    SOURCE is the SQLite file of the harness of Sengupta et al. (TNSM 2024), or the folder to which
+    `single.query.response.times.zip` of Kosek et al. (IMC 2022) was extracted. Both are only read.
+
+    \b
+    crosslayer import web-performance.db data/local/theirs
+    crosslayer import single.query.response.times data/local/imc22 && crosslayer claims data/local/imc22
+    """
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.links import load_profiles
     from crosslayer.studies.coalescing.importer import import_database
+    from crosslayer.studies.resolvers.importer import import_folder
 
-    dataset = Dataset.open(import_database(database, out, load_profiles()))
+    folder = import_folder(source, out) if source.is_dir() else import_database(source, out, load_profiles())
+    dataset = Dataset.open(folder)
     for note in dataset.campaign.notes:
         click.echo(note, err=True)
     click.echo(str(out))

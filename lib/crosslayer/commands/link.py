@@ -66,6 +66,17 @@ if TYPE_CHECKING:
     metavar="udp/443[@2s]",
     help="As --drop, but the path answers: ICMP port unreachable (UDP), a reset (TCP), no route (ipv6).",
 )
+@click.option(
+    "--resolver-like",
+    "like",
+    type=TEXT,
+    metavar="DATASET:RESOLVER[@VANTAGE]",
+    help="COMMAND's resolver is one at its own distance, with the times of this resolver in a dataset of `crosslayer "
+    "compare` (docs/howto/internet.md).",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Draws times of --resolver-like."
+)
 @CLOCK
 @click.option(
     "--writable",
@@ -92,6 +103,8 @@ def command(
     cross: str | None,
     drop: tuple[str, ...],
     reject: tuple[str, ...],
+    like: str | None,
+    seed: int,
     clock: Clock,
     writable: tuple[Path, ...],
     capture: Path | None,
@@ -104,7 +117,8 @@ def command(
 
     COMMAND runs in the client's namespace. Two environment variables are set: CROSSLAYER_SERVER is the server's
     address, which is also the resolver in /etc/resolv.conf. CROSSLAYER_CA is the CA certificate of this run.
-    `$CROSSLAYER_SERVER` and `$CROSSLAYER_CA` in COMMAND's arguments are replaced. The exit status is COMMAND's.
+    With --resolver-like, CROSSLAYER_RESOLVER is the address of the resolver. `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and
+    `$CROSSLAYER_RESOLVER` in COMMAND's arguments are replaced. The exit status is COMMAND's.
 
     `crosslayer measure --help` lists the links.
 
@@ -116,6 +130,7 @@ def command(
     crosslayer link 4g --trace cellular.down,cellular.up -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link 4g --drop udp/443 -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
+    crosslayer link --clock virtual rtt-10 --resolver-like compare:quad9 -- kdig '@$CROSSLAYER_RESOLVER' example.org
     """
     from crosslayer.links import choose, load_profiles, own_profiles, varied
 
@@ -135,8 +150,25 @@ def command(
         raise click.UsageError(
             "--retry configures the server, which --no-server does not start: leave one of them out."
         )
+    times = None
+    if like is not None:
+        if no_server:
+            raise click.UsageError("--resolver-like needs the server, which --no-server does not start.")
+        from crosslayer.resolvers.like import measured_times
+
+        times = measured_times(like, "--resolver-like")
+        times.check_link(chosen.name, chosen.rtt_ms)
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
     from crosslayer.testbed.run_command import run_on_link
 
-    status = run_on_link(chosen, program, backend=backend, with_server=not no_server, retry=retry, capture=capture)
+    status = run_on_link(
+        chosen,
+        program,
+        backend=backend,
+        with_server=not no_server,
+        retry=retry,
+        capture=capture,
+        like=times,
+        seed=seed,
+    )
     sys.exit(status)

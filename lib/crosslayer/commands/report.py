@@ -17,9 +17,10 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> None:
     """Make the report of the dataset in FOLDER: its figures, its claims, and web pages that show them.
 
-    OUT/index.html has the answer. It links to a page for each study and to the claims. No page needs a network.
-    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. A comparison with another
-    campaign shows its verdicts, how many of them differ and, between real and virtual time, what computing adds.
+    OUT/index.html opens with the answer. It links to a page for each study and to the claims. No page needs a network.
+    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. If the dataset is compared
+    with another one, the pages also show the other verdicts and how many differ. If one was measured in real time and
+    one in virtual time, they show how much time computing adds.
 
     Needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 

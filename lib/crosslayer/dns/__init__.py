@@ -15,7 +15,7 @@ for what keeps its connections.
 from crosslayer.dns.capture import Capture
 from crosslayer.dns.client import Client
 from crosslayer.dns.errors import DnsError
-from crosslayer.dns.exchange import client_for, exchange, tcp_rtt
+from crosslayer.dns.exchange import client_for, exchange, sizes, tcp_rtt
 from crosslayer.dns.message import Answer, Query, build_query, check_answer
 from crosslayer.dns.model import (
     DEFAULT_PORTS,
@@ -26,6 +26,7 @@ from crosslayer.dns.model import (
     Question,
     Resolver,
     Resumption,
+    Sizes,
 )
 from crosslayer.dns.paced import Asked, Asker, Due, ask_at_pace
 from crosslayer.dns.sessions import Session, SessionStore
@@ -49,10 +50,12 @@ __all__ = [
     "Resumption",
     "Session",
     "SessionStore",
+    "Sizes",
     "ask_at_pace",
     "build_query",
     "check_answer",
     "client_for",
     "exchange",
+    "sizes",
     "tcp_rtt",
 ]

@@ -122,7 +122,7 @@ def exchange(
         resumption=resumption,
         priming=priming,
         **_times(client, started_s),
-        **asdict(_sizes(client, recording, closed_at_ns)),
+        **asdict(sizes(client, recording, closed_at_ns)),
         **asdict(client.handshake),
         error=error,
         rcode=answer.rcode if answer else None,
@@ -172,8 +172,11 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
     return None
 
 
-def _sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
-    """Sizes; None if nothing, or not everything, was captured."""
+def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
+    """Bytes and packets of a connection with one query, up to its close or to a moment before it.
+
+    None for all if nothing, or not everything, was captured.
+    """
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()
     query = client.timeline.phases.get(PhaseName.QUERY)

@@ -346,7 +346,7 @@ def figures(study: str) -> tuple[Figure, ...]:
             notebook=NOTEBOOK,
             caption="Difference between two conditions within a round, in real and in virtual time. They are equal if "
             "computation does not contribute.",
-            note="Dots: medians in real time, 95 % intervals. Upright ticks: virtual time. Hollow: the interval of "
+            note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the interval of "
             "real minus virtual time is more than 0.1 ms (the resolution of a browser's clock) away from 0.",
             data=differences_data,
             chart=differences,

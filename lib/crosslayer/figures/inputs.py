@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -33,6 +34,7 @@ class Inputs:
     attempts: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolver_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolver_events: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    resolver_locations: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     host_load: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["host_load"].polars_schema()))
 
     @classmethod
@@ -49,6 +51,7 @@ class Inputs:
             attempts=dataset.table("attempts"),
             resolver_queries=dataset.table("resolver_queries"),
             resolver_events=dataset.table("resolver_events"),
+            resolver_locations=dataset.table("resolver_locations"),
             host_load=dataset.table("host_load"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),
@@ -104,12 +107,23 @@ class Inputs:
         """Inputs of each link, for figures that must fit in memory at any size."""
         return [self.only(link) for link in self.links]
 
+    def with_rows_of(self, others: Sequence[Inputs]) -> Inputs:
+        """The same with the rows of other campaigns of the plan; the column `campaign` keeps their rounds apart."""
+        joined: dict[str, Any] = {
+            name: pl.concat([table, *(getattr(other, name) for other in others)])
+            for name, table in self._tables.items()
+        }
+        return replace(self, **joined)
+
+    @property
+    def _tables(self) -> dict[str, pl.LazyFrame]:
+        return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), pl.LazyFrame)}
+
     def only(self, link: str) -> Inputs:
         """Inputs of one link."""
-        tables = {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), pl.LazyFrame)}
         of_link: dict[str, Any] = {
             name: table.filter(pl.col("link") == link)
-            for name, table in tables.items()
+            for name, table in self._tables.items()
             if "link" in table.collect_schema()  # a table that the dataset lacks has no columns
         }
         return replace(self, **of_link, links=(link,))

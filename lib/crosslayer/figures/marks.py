@@ -207,7 +207,7 @@ def ticks(
     *,
     color: str = MUTED,
 ) -> alt.Chart:
-    """Upright ticks at what is expected, or at a quantile."""
+    """Vertical ticks at what is expected, or at a quantile."""
     tick: alt.Chart = base.mark_tick(thickness=2, size=12, color=color)
     return tick.encode(x=x, y=y, **(encodings or {}), tooltip=tooltip)
 

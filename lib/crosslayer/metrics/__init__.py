@@ -4,10 +4,11 @@
 curves and quantiles, `grouping` groups of frames of any size, `cells` all observations of a campaign, read once,
 `intervals` medians with their uncertainty, `lines` what grows along a line, `paced` means and variances of paced
 queries, `self_check` loads that should be equal, `hosts` differences between machines, `resampling` the bootstrap of
-all intervals, `links` the emulated link itself.
+all intervals, `links` the emulated link itself, `campaigns` the value of a further campaign.
 Frames are lazy until they are resampled, so that campaigns of any size stream.
 """
 
+from crosslayer.metrics.campaigns import FurtherCampaign, further_campaign, standard_error
 from crosslayer.metrics.cells import Cells, Numbers, Part
 from crosslayer.metrics.combinations import (
     BASELINE,
@@ -73,6 +74,7 @@ __all__ = [
     "Drift",
     "Estimate",
     "Frames",
+    "FurtherCampaign",
     "Numbers",
     "Part",
     "Rounds",
@@ -91,6 +93,7 @@ __all__ = [
     "exchanges",
     "exclusions",
     "failures",
+    "further_campaign",
     "gathered",
     "in_force",
     "in_rtts",
@@ -116,6 +119,7 @@ __all__ = [
     "rounds_of",
     "self_checked",
     "spread",
+    "standard_error",
     "summary",
     "tcp_rtts",
 ]

@@ -70,11 +70,13 @@ def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Cluster
     if rounds < MIN_ROUNDS:
         return
     block = max(1, _CELLS_IN_MEMORY // rounds)
-    if hosts is not None and hosts.max() > 0:
-        yield from _counted_by_host(hosts, resamples, seed, block)
-    elif rounds * resamples <= _CELLS_KEPT:
-        counts = _kept(rounds, resamples, seed)
+    several = hosts is not None and hosts.max() > 0
+    if rounds * resamples <= _CELLS_KEPT:
+        of_hosts = np.asarray(hosts, np.int64).tobytes() if several else b""
+        counts = _kept_by_host(of_hosts, resamples, seed) if several else _kept(rounds, resamples, seed)
         yield from (counts[start : start + block] for start in range(0, resamples, block))
+    elif hosts is not None and several:
+        yield from _counted_by_host(hosts, resamples, seed, block)
     else:
         yield from _counted(rounds, resamples, seed, block)
 
@@ -83,6 +85,14 @@ def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Cluster
 def _kept(rounds: int, resamples: int, seed: int) -> Counts:
     """All of the counts: drawing them takes longer than using them, and most groups of a frame have equal rounds."""
     counts = np.concatenate(list(_counted(rounds, resamples, seed, max(1, _CELLS_IN_CACHE // rounds))))
+    counts.flags.writeable = False
+    return counts
+
+
+@lru_cache(maxsize=4)
+def _kept_by_host(hosts: bytes, resamples: int, seed: int) -> Counts:
+    """As `_kept`, for the hosts of rounds."""
+    counts = next(_counted_by_host(np.frombuffer(hosts, np.int64), resamples, seed, resamples))
     counts.flags.writeable = False
     return counts
 
@@ -106,6 +116,38 @@ def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> 
             there = np.concatenate([of_host[host] for host in draw.integers(0, number, number)])
             row[:] = np.bincount(there[draw.integers(0, len(there), rounds)], minlength=rounds)
         yield counts
+
+
+def drawn_crossed(
+    hosts: Clusters, kinds: tuple[Clusters, Clusters], resamples: int = RESAMPLES, seed: int = 0
+) -> Counts:
+    """Number of times that each block is drawn, shape (resamples, blocks), where a host is a pair of two clusters.
+
+    Clusters of each kind are drawn with replacement and independently; a pair is drawn as often as the product of both
+    (pigeonhole bootstrap: Owen, The Annals of Applied Statistics 1, 2007), and its blocks are drawn with replacement.
+
+    Parameters
+    ----------
+    hosts
+        Host of each block.
+    kinds
+        Cluster of each host, of the first kind and of the second.
+    """
+    draw = np.random.default_rng(seed)
+
+    def times(size: int) -> Counts:
+        """Number of times that each of so many is drawn, shape (resamples, size)."""
+        picked = draw.integers(0, size, (resamples, size)) + np.arange(resamples)[:, None] * size
+        return np.bincount(picked.ravel(), minlength=resamples * size).reshape(resamples, size).astype(np.float64)
+
+    first, second = (times(int(kind.max()) + 1)[:, kind] for kind in kinds)
+    counts = np.empty((resamples, len(hosts)))
+    order = np.argsort(hosts, kind="stable")
+    ends = np.cumsum(np.bincount(hosts, minlength=len(kinds[0])))
+    for host, blocks in enumerate(np.split(order, ends[:-1])):
+        if len(blocks):
+            counts[:, blocks] = (first[:, host] * second[:, host])[:, None] * times(len(blocks))
+    return counts
 
 
 def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, float]:

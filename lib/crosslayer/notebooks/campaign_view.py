@@ -19,7 +19,7 @@ from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.figure_view import AnswerText, FigureView
 from crosslayer.notebooks.measuring import measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root, fresh
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, owners
 
 _CLAIMS_SHOWN = ["claim_id", "quantity", "scope", "published", "ours", "low", "high", "unit", "verdict", "why"]
 
@@ -119,7 +119,7 @@ def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
     study = STUDIES.get(dataset.campaign.study)
     own = study.claims if study else None
     if own is None or claim not in own.checks:
-        judged = next((name for name, other in STUDIES.items() if other.claims and claim in other.claims.checks), "")
+        judged = owners().get(claim, "")
         raise NotebookError(
             f"the study {dataset.campaign.study} does not judge this claim",
             where=claim,

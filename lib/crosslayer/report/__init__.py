@@ -8,6 +8,7 @@ that needs Chromium.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import polars as pl
 from crosslayer import claims, published
 from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.report.answer import renew_readme, save_answer
+from crosslayer.report.answer import renew_readme, repeats, save_answer
 from crosslayer.report.drawing import Drawer, cores, draw_all
 from crosslayer.report.files import (
     VERDICT_FILES,
@@ -35,7 +36,7 @@ from crosslayer.report.files import (
 from crosslayer.report.loads import save_loads
 from crosslayer.report.made import RECORD, Made
 from crosslayer.report.page import write_index
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, owners
 
 __all__ = [
     "Drawer",
@@ -72,8 +73,7 @@ class Report:
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
     """Compare every published result with a dataset; columns of `crosslayer.claims.check`."""
-    owners = {claim: study.name for study in STUDIES.values() if study.claims for claim in study.claims.checks}
-    elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners.items()}
+    elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners().items()}
     own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 
@@ -126,7 +126,7 @@ def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = 
     """
     check_folder(dataset, folder)
     started = datetime.now(UTC)
-    made = Made(dataset, others, folder)
+    made = Made(dataset, [*others, *itertools.chain(*repeats(dataset))], folder)
     with ThreadPoolExecutor(1) as pool:
         judged = None if made.has("claims") else pool.submit(check_claims, dataset)  # numbers, while charts are drawn
         failed = draw_all(dataset, others, folder, processes)

@@ -7,6 +7,7 @@ and `gathered` joins the parts of all studies in a folder.
 from __future__ import annotations
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,20 +17,40 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from crosslayer import claims, published
+from crosslayer import claims, metrics, published, resources
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
+from crosslayer.figures.style import page_title
+from crosslayer.metrics import FurtherCampaign
 from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
 from crosslayer.studies import DEFAULT, STUDIES
-from crosslayer.study import TOPICS, StudyAnswer
+from crosslayer.study import ANSWER_RESOLUTION, TOPICS, AnswerNumber, Study, StudyAnswer
 
 _BLOCK = re.compile(r"(<!-- answer -->\n).*?(\n<!-- /answer -->)", re.DOTALL)
 _CLOCKS = {"virtual": "in virtual time", "wall": "in real time"}
 
 
+class AnswerInterval(msgspec.Struct, frozen=True):
+    """A number of the answer, and where a further campaign is expected to lie."""
+
+    topic: str
+    name: str
+    unit: str
+    values: dict[str, float]
+    """By campaign."""
+    mean: float
+    low: float | None
+    """None for a single campaign, like `high` and `between`."""
+    high: float | None
+    between: float | None
+    """Standard deviation between campaigns."""
+    held_out: int
+    """Number of campaigns that lie in the interval of all others."""
+
+
 class CampaignAnswer(msgspec.Struct, frozen=True):
-    """The part of one campaign, as `answer.json` keeps it."""
+    """The part of a study, as `answer.json` keeps it: its campaign, and others whose numbers it shares."""
 
     study: str
     campaign: str
@@ -41,7 +62,14 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     machine: str
     revision: str
     sentences: tuple[tuple[str, str], ...]
+    increases: tuple[tuple[str, str, dict[str, str]], ...]
     headlines: tuple[tuple[str, str, str], ...]
+    numbers: tuple[AnswerInterval, ...]
+
+    @property
+    def campaigns(self) -> int:
+        """Campaigns that the numbers are the means of."""
+        return max((len(number.values) for number in self.numbers), default=1)
 
     @property
     def evidence(self) -> str:
@@ -49,7 +77,8 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
         fewest, most = self.rounds
         rounds = str(most) if fewest == most else f"{fewest} to {most}"
         clock = _CLOCKS[self.clock].removeprefix("in ")
-        return f"{self.study} ({clock}, {rounds} rounds, {self.links} links, {self.revision[:7]})"
+        campaigns = f"{self.campaigns} campaigns, " if self.campaigns > 1 else ""
+        return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, {self.revision[:7]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +86,15 @@ class Whole:
     """The parts of all studies in a folder."""
 
     sentences: tuple[tuple[str, str], ...]
-    """Topic and sentence: virtual time first, then what real time gives."""
+    """Topic and its sentences: virtual time first, then what real time gives."""
+    increases: tuple[tuple[str, ...], ...]
+    """Table of the increases of the page load time over plain DNS: header, then a row for each topic and transport."""
     evidence: str
     """What was measured, where, with which revision; empty if there are no sentences."""
     headlines: tuple[tuple[str, str, str], ...]
     """Claim, statement of the paper, verdict in plain words."""
+    intervals: tuple[tuple[str, AnswerInterval], ...]
+    """Topic with its clock, and each number of the sentences."""
     counts: str
     """Number of published results for each verdict; empty if none was checked."""
 
@@ -86,7 +119,9 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
-    own = study.answer(Inputs.of(dataset, published.load()), by_claim) if study else StudyAnswer()
+    numbers = _intervals(study, [[dataset], *repeats(dataset)]) if study else ()
+    values = {(number.topic, number.name): number.mean for number in numbers}
+    own = study.answer(values, by_claim) if study else StudyAnswer()
     if own == StudyAnswer():
         path.unlink(missing_ok=True)
         return
@@ -99,9 +134,71 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
         f"{campaign.host.cpu}, {campaign.host.cores} cores" if campaign.host.cores else campaign.host.cpu,
         campaign.git_revision or "unknown",
         own.sentences,
+        tuple((topic, transport, dict(shares)) for topic, transport, shares in own.increases),
         own.headlines,
+        numbers,
     )
     write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
+
+
+def repeats(dataset: Dataset) -> list[list[Dataset]]:
+    """Further campaigns of the conditions of a committed one; none for any other campaign.
+
+    A folder of `data/repeats/STUDY` is one campaign: a dataset, or several with few rounds and different seeds.
+    """
+    root = resources.checkout()
+    if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
+        return []
+    folders = sorted((root / "data" / "repeats" / dataset.campaign.study).glob("*/"))
+    return [[Dataset.open(path.parent) for path in sorted(folder.glob("**/campaign.json"))] for folder in folders]
+
+
+def _intervals(study: Study, campaigns: Sequence[Sequence[Dataset]]) -> tuple[AnswerInterval, ...]:
+    """The numbers of the first campaign, each with its values in the others."""
+    tables = published.load()
+    by_campaign = {}
+    for datasets in campaigns:
+        first, *others = (Inputs.of(dataset, tables) for dataset in datasets)
+        name = " ".join(dataset.campaign.campaign for dataset in datasets)
+        numbers = study.numbers(first.with_rows_of(others) if others else first)
+        by_campaign[name] = {(number.topic, number.name): number for number in numbers}
+    own = next(iter(by_campaign.values()))
+    return tuple(
+        _interval({name: numbers[key] for name, numbers in by_campaign.items() if key in numbers}) for key in own
+    )
+
+
+def _interval(of: Mapping[str, AnswerNumber]) -> AnswerInterval:
+    """One number, by campaign."""
+    numbers = list(of.values())
+    further = _further(numbers)
+    held_out = 0
+    for left_out, number in enumerate(numbers):
+        of_others = _further(numbers[:left_out] + numbers[left_out + 1 :])
+        held_out += of_others is not None and of_others.holds(number.value)
+    first = numbers[0]
+    return AnswerInterval(
+        first.topic,
+        first.name,
+        first.unit,
+        {name: number.value for name, number in of.items()},
+        further.mean if further else first.value,
+        further.low if further else None,
+        further.high if further else None,
+        further.between if further else None,
+        held_out,
+    )
+
+
+def _further(numbers: Sequence[AnswerNumber]) -> FurtherCampaign | None:
+    errors = [number.error for number in numbers if number.error is not None]
+    return (
+        metrics.further_campaign(
+            [number.value for number in numbers], errors, resolution=ANSWER_RESOLUTION[numbers[0].unit]
+        )
+        if numbers
+        else None
+    )
 
 
 def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
@@ -124,8 +221,10 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     sentences.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1])))
     return Whole(
         tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
-        _evidence([part for part in parts if part.sentences]),
+        _increases(parts),
+        _evidence([part for part in parts if part.sentences or part.increases]),
         tuple(headline for part in parts for headline in part.headlines),
+        tuple((_topic(number.topic, part), number) for part in parts for number in part.numbers),
         _counts(verdicts),
     )
 
@@ -147,20 +246,53 @@ def _topic(topic: str, part: CampaignAnswer) -> str:
     return topic if part.clock == "virtual" else f"{topic}, {_CLOCKS[part.clock]}"
 
 
+def _increases(parts: Sequence[CampaignAnswer]) -> tuple[tuple[str, ...], ...]:
+    of_parts = [(_topic(topic, part), name, shares) for part in parts for topic, name, shares in part.increases]
+    pages = list(dict.fromkeys(page for _, _, shares in of_parts for page in shares))
+    rows = [(f"{topic}: {name}", *(shares.get(page, "–") for page in pages)) for topic, name, shares in of_parts]
+    return (("Page load time over plain DNS", *map(page_title, pages)), *rows) if rows else ()
+
+
 def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     if not parts:
         return ""
     virtual, real = (
-        {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
+        {topic for part in parts if part.clock == clock for topic, *_ in (*part.sentences, *part.increases)}
+        for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
     missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
-        "Visits open a new resolver connection and add a DNS exchange to a page load. Percentages: medians of all "
-        "rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
-        f"{machines}: {', '.join(part.evidence for part in parts)}.{missing}"
+        "A visit opens a new resolver connection; its time is a DNS exchange and a page load. Percentages: medians of "
+        "all rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
+        f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
+
+
+def _expected(parts: Sequence[CampaignAnswer]) -> str:
+    """How far from the numbers a further campaign is expected to be at most, by clock."""
+    by_clock = []
+    for clock, name in _CLOCKS.items():
+        most: dict[str, float] = {}
+        for number in (number for part in parts if part.clock == clock for number in part.numbers):
+            if number.low is not None:
+                most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
+        widths = [f"±{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
+        if widths:
+            prefix = "" if clock == "virtual" else f"{name.removeprefix('in ')} "
+            by_clock.append(prefix + ", ".join(widths))
+    return f" Further campaigns (95\N{NO-BREAK SPACE}%): {'; '.join(by_clock)}." if by_clock else ""
+
+
+_DIFFERENCES = {"%": "points", "RTT": "RTT"}
+"""Unit of a difference by the unit of a number."""
+
+
+def _rounded_up(value: float) -> str:
+    """Two significant digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(round(value / step, 6)) * step:.2g}"
 
 
 def _counts(verdicts: pl.DataFrame | None) -> str:
@@ -203,8 +335,10 @@ def as_markdown(whole: Whole) -> str:
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
     headlines = ["The paper's headlines:", "", *rows] if rows else []
-    blocks = ["\n".join(points), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]
-    return "\n\n".join(block for block in blocks if block)
+    table = [f"| {' | '.join(row)} |" for row in whole.increases]
+    table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]
+    texts = ["\n".join(points), "\n".join(table), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]
+    return "\n\n".join(text for text in texts if text)
 
 
 def _filled(text: str, indent: str = "") -> str:

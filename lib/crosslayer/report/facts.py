@@ -12,7 +12,6 @@ from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
 from crosslayer.report.confirmations import confirmations
 from crosslayer.report.files import ReportError, write
-from crosslayer.vocabulary import BROWSERS
 
 _BACKENDS = {"netem": "netem in the host's kernel", "uml": "netem in a User-Mode Linux guest"}
 
@@ -89,19 +88,28 @@ def overview(dataset: Dataset) -> dict[str, str]:
     campaign = dataset.campaign
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
-    versions = {name: campaign.versions[name] for name in (*BROWSERS, "libcurl", "server") if name in campaign.versions}
+    confirmed = confirmations(campaign.study) if _is_committed(dataset) else {}
     rows = {
         "Campaign": campaign.campaign,
         "Measured": _when(campaign.started, campaign.ended),
         "Cells": f"{_plural(links, 'link')} ({', '.join(campaign.links)}) × "
         f"{_plural(pages, 'page')} ({', '.join(campaign.pages)})",
         "Rounds per cell": f"{most if fewest == most else f'{fewest} to {most}'} of {campaign.rounds} planned",
-        "Link emulated by": _BACKENDS.get(campaign.backend, campaign.backend),
+        **{name.capitalize(): text for name, text in campaign.method.items()},
         "Host": host_text(campaign),
-        "Versions": "; ".join(f"{name} {version}" for name, version in versions.items()),
+        "Last confirmed": _last_confirmed(dataset, confirmed),
         "Notes": " ".join(campaign.notes),
     }
     return {name: value for name, value in rows.items() if value}
+
+
+def _last_confirmed(dataset: Dataset, confirmed: dict[str, str]) -> str:
+    """When a committed campaign was last measured again; empty for any other."""
+    if not _is_committed(dataset):
+        return ""
+    if dataset.campaign.clock == "wall":
+        return "real time: not comparable round by round (only virtual time is)"
+    return confirmed.get(dataset.folder.resolve().name, "not measured again yet")
 
 
 def provenance(dataset: Dataset) -> dict[str, str]:

@@ -16,7 +16,7 @@ from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import Drawing, Figure, FigureError, clocks
 from crosslayer.figures.hosts import HOSTS
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, owners
 from crosslayer.study import Study
 
 _KEY = "crosslayer"
@@ -282,18 +282,25 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     own = _read_claims(folder / dataset.campaign.study / _CLAIMS)
     if own is None or (own["campaign"] != dataset.campaign.campaign).any():
         return None
-    order = own.select("claim_id")
-    for name, study in STUDIES.items():
-        of_study = study.claims
-        if name == dataset.campaign.study or of_study is None:
+    order, of_claim = own.select("claim_id"), owners()
+    for name in STUDIES:
+        if name == dataset.campaign.study or (other := _read_claims(folder / name / _CLAIMS)) is None:
             continue
-        if (other := _read_claims(folder / name / _CLAIMS)) is None:
-            continue
-        checked = other.filter(pl.col("claim_id").is_in(list(of_study.checks)))
+        checked = other.filter(pl.col("claim_id").is_in([claim for claim, owner in of_claim.items() if owner == name]))
         own = pl.concat([own.join(checked, on="claim_id", how="anti"), checked])
     # Those that other studies claim themselves come last.
     order = pl.concat([order, own.join(order, on="claim_id", how="anti").select("claim_id")])
     return order.join(own, on="claim_id", maintain_order="left").select(own.columns)
+
+
+def study_verdicts(study: Study, folder: Path) -> pl.DataFrame | None:
+    """The verdicts of a study's own campaign in a folder; columns as `saved_claims`.
+
+    None if there are none, `ReportError` for a file that cannot be read.
+    """
+    if study.claims is None or (verdicts := _read_claims(folder / study.name / _CLAIMS)) is None:
+        return None
+    return verdicts.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
 
 
 def _read_claims(path: Path) -> pl.DataFrame | None:

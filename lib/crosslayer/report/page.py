@@ -30,9 +30,17 @@ from crosslayer.figures.hosts import HOSTS
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
 from crosslayer.report.answer import counts_text, gathered
-from crosslayer.report.files import ReportError, Saved, saved_claims, saved_figures, saved_other_verdicts, write
+from crosslayer.report.files import (
+    ReportError,
+    Saved,
+    saved_claims,
+    saved_figures,
+    saved_other_verdicts,
+    study_verdicts,
+    write,
+)
 from crosslayer.report.loads import saved_loads
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, owners
 from crosslayer.study import Section, Study
 
 _CLOCKS = Section(
@@ -195,10 +203,9 @@ def _index(content: _Content) -> dict[str, Any]:
 
 
 def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
-    verdicts = content.verdicts
-    own = study.claims.checks if study.claims else {}
-    judged = [] if verdicts is None else [row for row in verdicts.iter_rows(named=True) if row["claim_id"] in own]
-    by_paper = _by_paper(verdicts)
+    own = None if content.verdicts is None else study_verdicts(study, content.folder)
+    judged = [] if own is None else own.rows(named=True)
+    by_paper = _by_paper(content.verdicts)
     return _render(
         "study.html",
         {
@@ -228,14 +235,14 @@ def _sources(
     """Study, address of the figure and of its rows (CSV) by claim; the study's page if the claim has no figure."""
     if verdicts is None:
         return {}
-    owners = {claim: study for study in STUDIES.values() if study.claims for claim in study.claims.checks}
+    of_claim = owners()
     drawn = [saved for saved in figures if not saved.error]
     studies = {saved.study.name for saved in drawn}
     sources = {}
     for claim, section in verdicts.select("claim_id", "section_or_figure").iter_rows():
-        study = owners.get(claim)
-        if study is None or study.name not in studies:
+        if (name := of_claim.get(claim)) not in studies:
             continue
+        study = STUDIES[name]
         names = {f"{kind} {number}" for kind, number in _IN_PAPER.findall(section or "")}
         of_study = [saved for saved in drawn if saved.study is study]
         matching = [

@@ -25,7 +25,7 @@ from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.journal import Journal
 from crosslayer.resolvers.plan import Entry, MissedRound, Progress
 from crosslayer.resolvers.schedule import RoundTimes
-from crosslayer.resolvers.visits import Visitor, system_ca
+from crosslayer.resolvers.visits import Visitor, capture_here, system_ca
 from crosslayer.testbed import outside
 
 _AGAIN_S, _MOST_S = 60.0, 960.0
@@ -84,8 +84,8 @@ def measure_round(request: bytes) -> RoundResult:
     path = None if all(map(outside.inside, addresses)) else ledger.user_file()
     paced = ledger.QueryLedger(asked.queries_per_s, asked.per_day, path)
     try:
-        with _ca_file(asked.ca) as ca_file:
-            visitor = Visitor(progress, paced, ca_file=ca_file, not_asked=not_asked)
+        with _ca_file(asked.ca) as ca_file, capture_here() as capture:
+            visitor = Visitor(progress, paced, ca_file=ca_file, not_asked=not_asked, capture=capture)
             for _visit in visitor.round(asked.round):
                 pass
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from crosslayer.guest import inside
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.plan import (
     EVENTS,
+    LOCATIONS,
     QUERIES,
     STUDY,
     ComparePlan,
@@ -112,6 +113,11 @@ class Journal:
     def share_stops(self, progress: Progress) -> None:
         """Leave operators alone at one vantage point that asked at another one to stop."""
         progress.stops |= self.measured.stops
+
+    def locate(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Keep where resolvers and vantage points are; rows of `locations.location_rows`."""
+        common = self._common | {"link": self.plan.vantages[0], "host": self.plan.vantages[0]}
+        self._store.add_rows({LOCATIONS: [common | dict(row) for row in rows]})
 
     def finished(self, vantage: str, round_: int) -> bool:
         """Whether a round was measured at a vantage point."""

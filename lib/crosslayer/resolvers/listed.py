@@ -20,6 +20,7 @@ from crosslayer.decode import FieldError, checked, choice, read_text, read_toml
 from crosslayer.dns.model import is_host_name
 from crosslayer.resolvers import stamps
 from crosslayer.resolvers.errors import ResolversError
+from crosslayer.resolvers.locations import AddressLocation
 from crosslayer.resolvers.target import DNS_PATH, ResolverTarget
 from crosslayer.vocabulary import Protocol
 
@@ -41,6 +42,10 @@ class ResolverEntry:
     operator: str = ""
     host: str = ""
     path: str = DNS_PATH
+    asn: Annotated[int, Meta(ge=1, le=2**32 - 1)] | None = None
+    as_name: str = ""
+    latitude: Annotated[float, Meta(ge=-90, le=90)] | None = None
+    longitude: Annotated[float, Meta(ge=-180, le=180)] | None = None
 
     def __post_init__(self) -> None:
         if not self.address:
@@ -52,6 +57,8 @@ class ResolverEntry:
                     key=f"address[{number}]",
                     next_step="Give an IPv4 or IPv6 address, without a port.",
                 )
+        if (self.latitude is None) != (self.longitude is None):
+            raise FieldError("needs both", key="latitude, longitude", next_step="Give both, or none.")
         if not self.transports:
             raise FieldError("is empty", key="transports", next_step=f"Transports are: {', '.join(_BY_KEY)}.")
         for key in self.transports:
@@ -76,6 +83,11 @@ class ResolverEntry:
             for key, port in self.transports.items()
         ]
 
+    @property
+    def location(self) -> AddressLocation:
+        """AddressLocation and autonomous system of its addresses."""
+        return AddressLocation(self.asn, self.as_name, self.latitude, self.longitude)
+
 
 @dataclass(frozen=True, slots=True)
 class _ListFile:
@@ -91,6 +103,8 @@ class Listed:
     targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
     """Entries of a stamp list that crosslayer cannot measure, each with its reason."""
+    locations: dict[str, AddressLocation] = field(default_factory=dict)
+    """By address, where the list has something of it."""
 
 
 def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed:
@@ -104,6 +118,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
         part = _read_one(argument)
         listed.targets.extend(part.targets)
         listed.left_out.extend(part.left_out)
+        listed.locations.update(part.locations)
     if not listed.targets:
         raise ResolversError("there is no resolver", where="LIST|NAMES", next_step=_forms())
     # An operator has one rate limit, by whatever name its addresses are listed.
@@ -111,6 +126,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
     listed = Listed(
         [replace(target, operator=operators.setdefault(target.address, target.operator)) for target in listed.targets],
         listed.left_out,
+        listed.locations,
     )
     seen: dict[tuple[str, Protocol, int, str, str], ResolverTarget] = {}
     for target in listed.targets:
@@ -128,7 +144,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
             raise ResolversError(
                 "no resolver has such a transport", where="--transport", next_step=f"They have: {offered}."
             )
-        return Listed(kept, listed.left_out)
+        return Listed(kept, listed.left_out, listed.locations)
     return listed
 
 
@@ -144,7 +160,10 @@ def _read_one(argument: str) -> Listed:
     if "://" in argument:
         return Listed([_of_url(argument)])
     if argument.endswith(".toml"):
-        return Listed([target for entry in _entries(Path(argument)) for target in entry.targets()])
+        entries = _entries(Path(argument))
+        known_of = {target.address: entry.location for entry in entries for target in entry.targets()}
+        located = {address: one for address, one in known_of.items() if one != AddressLocation()}
+        return Listed([target for entry in entries for target in entry.targets()], locations=located)
     if argument.endswith(".md"):
         return _stamp_list(Path(argument))
     if argument.endswith((".parquet", ".csv")):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.decode import checked
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.target import ResolverTarget
-from crosslayer.vocabulary import CacheUse, EventKind, Protocol, QueryState, Role
+from crosslayer.vocabulary import SIZES_BY_PART, CacheUse, EventKind, Protocol, QueryState, Role
 
 STUDY = "resolvers"
 """Study of the campaigns that a comparison writes."""
@@ -23,7 +24,7 @@ SILENT = "timeout"
 """Error of a query without an answer."""
 DISTURBANCES = (EventKind.ADDRESS_CHANGED, EventKind.CLOCK_STEPPED, EventKind.SLEPT)
 """Events of a round."""
-QUERIES, EVENTS = "resolver_queries", "resolver_events"
+QUERIES, EVENTS, LOCATIONS = "resolver_queries", "resolver_events", "resolver_locations"
 """Tables of a comparison."""
 
 
@@ -86,6 +87,10 @@ class TargetVisit:
     early_error: str | None = None
     vantage: str = HERE
     """Vantage point of the visit."""
+    first_bytes: tuple[int, ...] | None = None
+    """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
+    resumed_bytes: tuple[int, ...] | None = None
+    """The same of the query on a resumed connection."""
 
     def time_ms(self, key: str) -> float | None:
         """One of its times: a field, or the query after an idle time by `idle_key`."""
@@ -218,9 +223,7 @@ class ComparePlan:
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""
-        order = list(range(len(self.targets)))
-        random.Random(f"{self.seed} {round_}").shuffle(order)
-        return order
+        return list(_order(self.seed, round_, len(self.targets)))
 
     def campaign_plan(self, clock: str) -> Plan:
         """The same as the plan of a campaign: a cell is a vantage point and a name."""
@@ -253,6 +256,18 @@ class ComparePlan:
             name, rounds, seed, known.timeout_s, list(known.targets), known.resumed, known.zone, tuple(vantages),
             known.every_s, known.idle_s,
         )  # fmt: skip
+
+
+def _order(seed: int, round_: int, count: int) -> list[int]:
+    order = list(range(count))
+    random.Random(f"{seed} {round_}").shuffle(order)
+    return order
+
+
+@lru_cache(maxsize=64)
+def _positions(seed: int, round_: int, count: int) -> dict[int, int]:
+    """Position of each target in the order of a round."""
+    return {number: position for position, number in enumerate(_order(seed, round_, count))}
 
 
 Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck | Disturbance
@@ -303,20 +318,25 @@ class Measured:
         }
 
 
-def measured_of(queries: Sequence[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> Measured:
-    """What rows of the tables have; targets have no names of certificates and no paths, which rows lack too."""
+def measured_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> Measured:
+    """What rows of the tables have; targets have no names of certificates and no paths, which rows lack too.
+
+    `queries` is iterated twice.
+    """
     targets: dict[int, ResolverTarget] = {}
+    vantages, idle_s, name, rounds = set[str](), set[float](), "", 1
     for row in queries:
-        known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
-        targets.setdefault(row["target"], ResolverTarget(*known, role=Role(row["role"])))
+        vantages.add(row["link"])
+        if row["state"] == QueryState.IDLE:
+            idle_s.add(row["idle_s"])
+        name, rounds = row["page"], max(rounds, row["round"] + 1)
+        if row["target"] not in targets:
+            known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
+            targets[row["target"]] = ResolverTarget(*known, role=Role(row["role"]))
     numbers = {target: number for number, target in enumerate(sorted(targets))}
-    renumbered = [{**row, "target": numbers[row["target"]]} for row in queries]
-    vantages = tuple(sorted({row["link"] for row in queries}))
-    name = queries[0]["page"] if queries else ""
-    rounds = 1 + max((row["round"] for row in queries), default=0)
-    idle_s = tuple(sorted({row["idle_s"] for row in queries if row["state"] == QueryState.IDLE}))
-    listed = [targets[number] for number in sorted(targets)]
-    plan = ComparePlan(name, rounds, 0, 5.0, listed, vantages=vantages, idle_s=idle_s)
+    renumbered = ({**row, "target": numbers[row["target"]]} for row in queries)
+    of_numbers = [targets[number] for number in sorted(targets)]
+    plan = ComparePlan(name, rounds, 0, 5.0, of_numbers, vantages=tuple(sorted(vantages)), idle_s=tuple(sorted(idle_s)))
     return Measured(plan, entries_of(renumbered, events))
 
 
@@ -488,7 +508,7 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         "protocol": target.protocol.value,
         "port": target.port,
         "role": target.role.value,
-        "position": plan.order(entry.round).index(entry.target),
+        "position": _positions(plan.seed, entry.round, len(plan.targets))[entry.target],
         "attempt": entry.attempt,
         "started_s": entry.started_s,
         "rtt_ms": entry.rtt_ms,
@@ -496,17 +516,17 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
     kept = QueryState.COLD if target.protocol is Protocol.DOUDP else QueryState.KEPT
     encrypted = target.protocol.transport.encrypted
     queries = (
-        (QueryState.COLD, CacheUse.HIT, entry.first_ms, entry.handshake_ms, entry.error, False),
-        (QueryState.KEPT, CacheUse.HIT, entry.next_ms, 0.0, entry.next_error, False),
-        (kept, CacheUse.MISS, entry.miss_ms, 0.0, entry.miss_error, False),
+        (QueryState.COLD, CacheUse.HIT, entry.first_ms, entry.handshake_ms, entry.error, False, entry.first_bytes),
+        (QueryState.KEPT, CacheUse.HIT, entry.next_ms, 0.0, entry.next_error, False, None),
+        (kept, CacheUse.MISS, entry.miss_ms, 0.0, entry.miss_error, False, None),
         (
             QueryState.RESUMED, CacheUse.HIT, entry.resumed_ms, entry.resumed_handshake_ms, entry.resumed_error,
-            entry.session_resumed,
+            entry.session_resumed, entry.resumed_bytes,
         ),
-        (QueryState.EARLY_DATA, CacheUse.HIT, entry.early_ms, 0.0, entry.early_error, True),
+        (QueryState.EARLY_DATA, CacheUse.HIT, entry.early_ms, 0.0, entry.early_error, True, None),
     )  # fmt: skip
     rows = []
-    for state, cache, total_ms, handshake_ms, error, resumed in queries:
+    for state, cache, total_ms, handshake_ms, error, resumed, sizes in queries:
         if total_ms is None and error is None:
             continue
         own: dict[str, Any] = {"state": state.value, "cache": cache.value, "error": error}
@@ -514,9 +534,9 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         query_ms = None if total_ms is None or handshake_ms is None else total_ms - handshake_ms
         times = {"handshake_ms": None if error else handshake_ms, "query_ms": query_ms, "total_ms": total_ms}
         first = (state, cache) == (QueryState.COLD, CacheUse.HIT)
-        rows.append(
-            common | own | times | {"site": entry.site if first else None, "moved": entry.moved if first else None}
-        )
+        of_parts = dict(zip(SIZES_BY_PART.values(), sizes or [None] * len(SIZES_BY_PART), strict=True))
+        of_first = {"site": entry.site if first else None, "moved": entry.moved if first else None}
+        rows.append(common | own | times | of_parts | of_first)
     for query in entry.idle:
         state = QueryState.IDLE_SEARCH if query.search else QueryState.IDLE
         failed = query.error is not None
@@ -528,6 +548,7 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
                 "query_ms": query.time_ms, "total_ms": query.time_ms, "site": None,
                 "session_resumed": False if encrypted and not failed else None,
             }
+            | dict.fromkeys(SIZES_BY_PART.values())
         )  # fmt: skip
     return {QUERIES: rows}
 
@@ -546,11 +567,14 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
         key = (row["link"], row["round"], row["target"], row.get("attempt") or 0)
         values = visits.setdefault(key, {"started_s": row["started_s"], "rtt_ms": row["rtt_ms"]})
         total_ms, handshake_ms, error = row["total_ms"], row["handshake_ms"], row["error"]
+        parts = tuple(row[column] for column in SIZES_BY_PART.values())
+        sizes = None if None in parts else parts
         if row["cache"] == CacheUse.MISS:
             values |= {"miss_ms": total_ms, "miss_error": error}
         elif row["state"] == QueryState.COLD:
             values |= {"first_ms": total_ms, "handshake_ms": handshake_ms, "error": error, "site": row["site"]}
             values["moved"] = row.get("moved")
+            values["first_bytes"] = sizes
         elif row["state"] == QueryState.KEPT:
             values |= {"next_ms": total_ms, "next_error": error}
         elif row["state"] == QueryState.EARLY_DATA:
@@ -561,7 +585,7 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
             values["idle"] = (*values.get("idle", ()), query)
         else:
             values |= {"resumed_ms": total_ms, "resumed_handshake_ms": handshake_ms, "resumed_error": error}
-            values["session_resumed"] = row["session_resumed"]
+            values |= {"session_resumed": row["session_resumed"], "resumed_bytes": sizes}
     entries: dict[str, list[Entry]] = {}
     for (vantage, round_, target, attempt), values in sorted(visits.items(), key=lambda item: item[1]["started_s"]):
         visit = TargetVisit(round_, target, vantage=vantage, attempt=attempt, **values)

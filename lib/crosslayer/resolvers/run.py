@@ -19,10 +19,11 @@ from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.journal import Journal
 from crosslayer.resolvers.listed import Listed, read
+from crosslayer.resolvers.locations import AddressLocation, location_rows, look_up, positions
 from crosslayer.resolvers.plan import HERE, ComparePlan, MissedRound
 from crosslayer.resolvers.schedule import RoundTimes
 from crosslayer.resolvers.target import ResolverTarget
-from crosslayer.resolvers.visits import Visitor, needs_check, system_ca
+from crosslayer.resolvers.visits import Visitor, capture_here, needs_check, system_ca
 from crosslayer.testbed import outside
 from crosslayer.vocabulary import Role
 
@@ -58,6 +59,10 @@ class CompareRequest:
     report_file: Path | None
     hosts: Mapping[str, str]
     """Machine of each vantage point, as SSH knows it; empty for this machine."""
+    locations: Mapping[str, AddressLocation]
+    """By address of a resolver, where something is known."""
+    positions: Mapping[str, AddressLocation]
+    """By vantage point, where it is known."""
 
 
 def request(
@@ -81,6 +86,8 @@ def request(
     report_file: Path | None = None,
     every_s: float = 0.0,
     hosts: Mapping[str, str] | None = None,
+    databases: Sequence[Path] = (),
+    at: Sequence[str] = (),
 ) -> CompareRequest:
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
@@ -88,7 +95,8 @@ def request(
     resumed connection. `idle_s` are idle times of the kept connection, each followed by a query. With a `zone`, misses
     are measured by queries for new names below it. With `self_check`, the first resolver is measured twice, as if it
     were two (A/A). With `every_s`, a round begins every so many seconds.
-    `hosts` are machines that measure in place of this one, by the names of their vantage points.
+    `hosts` are machines that measure in place of this one, by the names of their vantage points. `databases` are MMDB
+    files that locate resolvers, and `at` positions of vantage points.
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
@@ -101,20 +109,17 @@ def request(
     for file in (dataset, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
+    vantages = tuple(hosts or (vantage(),))
+    idle_s = tuple(sorted(set(idle_s)))
+    plan = ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, vantages, every_s, idle_s)
+    addresses = dict.fromkeys(target.address for target in targets)
+    looked_up = look_up(addresses, databases)
+    listed_at = {address: listed.locations.get(address, AddressLocation()) for address in addresses}
+    located = {address: one.completed(looked_up.get(address, AddressLocation())) for address, one in listed_at.items()}
+    locations = {address: one for address, one in located.items() if one != AddressLocation()}
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
-        ComparePlan(
-            name,
-            rounds,
-            seed,
-            timeout_s,
-            targets,
-            everything,
-            zone,
-            tuple(hosts or (vantage(),)),
-            every_s,
-            tuple(sorted(set(idle_s))),
-        ),
+        plan,
         listed.left_out,
         manners.stopped(targets),
         queries_per_s,
@@ -126,6 +131,8 @@ def request(
         json_file,
         report_file,
         hosts or {},
+        locations,
+        positions(at, plan.vantages),
     )
 
 
@@ -222,6 +229,8 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
     status, ending = CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
     with make(request.dataset, request.plan) as journal:
         plan = journal.plan
+        if not request.resume:
+            journal.locate(location_rows(request.locations, request.positions))
         total = (len(plan.targets) - len(request.not_asked)) * plan.rounds * len(plan.vantages)
         done = len(journal.measured.visits)
         with (
@@ -255,23 +264,24 @@ def _here(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> di
     journal.describe(vantage, provenance.this_host(vantage), provenance.packages())
     path = ledger.user_file() if _outside(request) else None
     paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
-    visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked)
     schedule = RoundTimes(journal.first_s, plan.every_s)
     limited: dict[str, str] = {}
-    for round_ in range(plan.rounds):
-        if journal.finished(vantage, round_):
-            continue
-        if not schedule.wait(round_):
-            tell(f"round {round_} is missed")
-            progress.add(MissedRound(round_, "nothing measured at its time", time.time()))
-            journal.finish(vantage, round_)
-            continue
-        for visit in visitor.round(round_):
-            bar.set_postfix_str(plan.targets[visit.target].label)
-            bar.update()
-        limited |= visitor.limited
-        if not visitor.limited or plan.every_s:
-            journal.finish(vantage, round_)
+    with capture_here() as capture:
+        visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked, capture=capture)
+        for round_ in range(plan.rounds):
+            if journal.finished(vantage, round_):
+                continue
+            if not schedule.wait(round_):
+                tell(f"round {round_} is missed")
+                progress.add(MissedRound(round_, "nothing measured at its time", time.time()))
+                journal.finish(vantage, round_)
+                continue
+            for visit in visitor.round(round_):
+                bar.set_postfix_str(plan.targets[visit.target].label)
+                bar.update()
+            limited |= visitor.limited
+            if not visitor.limited or plan.every_s:
+                journal.finish(vantage, round_)
     return limited
 
 

@@ -11,13 +11,14 @@ import itertools
 import ssl
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from crosslayer.dns import (
     DEFAULT_PORTS,
     Answer,
+    Capture,
     Client,
     ClientSettings,
     DnsError,
@@ -28,10 +29,12 @@ from crosslayer.dns import (
     Resumption,
     Session,
     SessionStore,
+    Sizes,
     build_query,
     check_answer,
     client_for,
     exchange,
+    sizes,
     tcp_rtt,
 )
 from crosslayer.dns.exchange import NO_TICKET
@@ -53,7 +56,7 @@ from crosslayer.resolvers.plan import (
 )
 from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.testbed import outside
-from crosslayer.vocabulary import EventKind
+from crosslayer.vocabulary import SIZES_BY_PART, EventKind
 
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CACHED_FOR_S = 10.0
@@ -128,13 +131,21 @@ class Visitor:
         Trusted CAs.
     not_asked
         Numbers of targets that are never asked.
+    capture
+        Counts the bytes of queries on new connections; see `capture_here`.
     """
 
     def __init__(
-        self, progress: Progress, ledger: QueryLedger, *, ca_file: Path | None, not_asked: Container[int] = ()
+        self,
+        progress: Progress,
+        ledger: QueryLedger,
+        *,
+        ca_file: Path | None,
+        not_asked: Container[int] = (),
+        capture: Capture | None = None,
     ) -> None:
         self._progress, self._plan, self._ledger, self._ca_file = progress, progress.plan, ledger, ca_file
-        self._not_asked = not_asked
+        self._not_asked, self._capture = not_asked, capture
         self.limited: dict[str, str] = {}
         """Operators that were left out of the latest round: they got their queries of the day. Each with the reason."""
         self._limits: set[tuple[str, str]] = set()
@@ -259,9 +270,11 @@ class Visitor:
         moved = False if protocol.transport.over_quic else None
         self._rested_s[visit.target] = 0.0
         with client_for(protocol, server, self._settings) as client:
-            error, answer = self._ask(client, target, connect=True)
+            with self._capture.record() if self._capture else nullcontext() as recording:
+                error, answer = self._ask(client, target, connect=True)
             if error is not None:
                 return replace(visit, error=error)
+            visit = replace(visit, first_bytes=_parts(sizes(client, recording, time.time_ns())))
             handshake_ms = client.timeline.duration_ms(PhaseName.HANDSHAKE) or 0.0
             first_ms = handshake_ms + _query_ms(client)
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
@@ -304,6 +317,7 @@ class Visitor:
             resumed_ms=handshake_ms + (again.query_ms or 0.0),
             resumed_handshake_ms=handshake_ms,
             session_resumed=again.session_resumed,
+            resumed_bytes=_parts(again),
         )
         if not early(protocol):
             return visit
@@ -316,7 +330,13 @@ class Visitor:
     ) -> ExchangeResult:
         """Ask on a new connection with a session ticket."""
         result = exchange(
-            server, self._question, target.protocol, resumption, sessions=sessions, settings=self._settings
+            server,
+            self._question,
+            target.protocol,
+            resumption,
+            sessions=sessions,
+            settings=self._settings,
+            capture=self._capture,
         )
         self._heed(target, result.error)
         return replace(result, error=_NO_TICKET) if result.error == NO_TICKET else result
@@ -432,6 +452,22 @@ class Visitor:
             return tcp_rtt(Resolver(target.address), port=ports[0], timeout_s=self._plan.timeout_s)
         except DnsError:
             return None
+
+
+@contextmanager
+def capture_here() -> Iterator[Capture | None]:
+    """Yield a capture of this network namespace; None where packet sockets are not allowed (CAP_NET_RAW)."""
+    with ExitStack() as stack:
+        capture: Capture | None = None
+        with suppress(DnsError):
+            capture = stack.enter_context(Capture())
+        yield capture
+
+
+def _parts(counted: Sizes | ExchangeResult) -> tuple[int, ...] | None:
+    """Bytes by the columns of `SIZES_BY_PART`; None if they were not captured."""
+    parts = tuple(getattr(counted, column) for column in SIZES_BY_PART.values())
+    return None if None in parts else parts
 
 
 def system_ca() -> Path:

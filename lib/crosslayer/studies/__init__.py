@@ -43,6 +43,15 @@ STUDIES: dict[str, Study] = {
 DEFAULT = next(iter(STUDIES))
 
 
+def owners() -> dict[str, str]:
+    """The study by whose campaign each claim counts: the first that judges it. A later one may judge it again."""
+    judged: dict[str, str] = {}
+    for study in STUDIES.values():
+        for claim in study.claims.checks if study.claims else ():
+            judged.setdefault(claim, study.name)
+    return judged
+
+
 def refusals(page: PageSpec) -> tuple[list[str], dict[str, list[str]]]:
     """Names of the studies that can measure a page, and of those that cannot, by reason."""
     fit: list[str] = []

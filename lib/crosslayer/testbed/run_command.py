@@ -15,16 +15,28 @@ from crosslayer.links import Profile
 from crosslayer.packets import ABOUT, PACKETS, About, PacketsError, Ring, kept_files, of_lines
 from crosslayer.process import run_command
 from crosslayer.testbed import namespaces, network
+from crosslayer.testbed.like import LikeResolver, MeasuredTimes
 from crosslayer.testbed.testbed import Testbed
 
 
 def run_on_link(
-    profile: Profile, command: list[str], *, backend: str, with_server: bool, retry: bool, capture: Path | None = None
+    profile: Profile,
+    command: list[str],
+    *,
+    backend: str,
+    with_server: bool,
+    retry: bool,
+    capture: Path | None = None,
+    like: MeasuredTimes | None = None,
+    seed: int = 1,
 ) -> int:
     """Run a command in the client's namespace and return its exit status (128 + signal if a signal ended it).
 
     With `capture`, a file, its packets are stored there with the TLS keys of the server and of clients that support
     SSLKEYLOGFILE. A JSON file next to it describes the capture.
+
+    With `like`, the resolver of the command is one at its own distance with these times; the server serves the pages.
+    `seed` draws its RTT, which holds for the whole run, and the time of each answer.
 
     Raises `CrosslayerError` if the testbed, the pages or the server is unavailable. A link that fails its check only
     causes a warning.
@@ -34,6 +46,7 @@ def run_on_link(
         keys.touch(mode=0o600)
         os.environ["SSLKEYLOGFILE"] = str(keys)
     environment = dict(os.environ, CROSSLAYER_SERVER=network.SERVER_ADDRESS)
+    addresses: dict[str, str] = {}
     if capture is None:
         os.environ.pop("SSLKEYLOGFILE", None)  # a value from the user's shell is for the command, not for the server
     del environment[namespaces.MARK]  # a `crosslayer` that the command starts makes its own namespaces
@@ -49,6 +62,12 @@ def run_on_link(
                 for name, address in network.enable_ipv6(list(addresses)).items():
                     server.set_answer(name, "AAAA", ipaddress.ip_address(address).packed)
         namespaces.use_resolver(network.SERVER_ADDRESS)
+        if like is not None:
+            resolver = stack.enter_context(LikeResolver(like, addresses, testbed.folder / "like", seed=seed))
+            resolver.set_rtt(like.drawn_rtt_ms(str(seed)), profile.rtt_ms)
+            namespaces.use_resolver(resolver.address)
+            environment["CROSSLAYER_RESOLVER"] = resolver.address
+            environment["CROSSLAYER_CA"] = str(_joined(environment["CROSSLAYER_CA"], resolver.server.ca_file))
         check = testbed.set_link(profile)
         if not check.passed:
             print(f"crosslayer: the link is not what its profile says: {check.verdict}", file=sys.stderr)
@@ -75,6 +94,13 @@ def run_on_link(
         return status
 
 
+def _joined(*certificates: str | Path) -> Path:
+    """A file with the CA certificates of several servers."""
+    joined = namespaces.ROOT / "cas.pem"
+    joined.write_bytes(b"".join(Path(file).read_bytes() for file in certificates))
+    return joined
+
+
 def _keep(capture: Path, files: dict[str, bytes]) -> None:
     try:
         capture.write_bytes(files[PACKETS])
@@ -93,7 +119,7 @@ def _expanded(argument: str, environment: dict[str, str]) -> str:
     """
     if argument == "@":
         return f"@{environment['CROSSLAYER_SERVER']}"
-    for name in ("CROSSLAYER_SERVER", "CROSSLAYER_CA"):
+    for name in ("CROSSLAYER_SERVER", "CROSSLAYER_RESOLVER", "CROSSLAYER_CA"):
         value = environment.get(name, "")
         argument = argument.replace(f"${{{name}}}", value).replace(f"${name}", value)
     return argument

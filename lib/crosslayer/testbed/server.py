@@ -207,6 +207,7 @@ class Server(Process):
         certificate_bytes: int = 0,
         idle_timeout_s: float = 30.0,
         https_records: bool = False,
+        own_times: Path | None = None,
     ) -> Self:
         """Start the server and wait until every listener is bound; `ServerError` has its last log lines.
 
@@ -231,6 +232,9 @@ class Server(Process):
             (at least 1200 bytes), a full QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
         https_records
             Announce HTTP/3 by an HTTPS record of every name.
+        own_times
+            JSON file of the times that answers take (`own` of the plugin `box`), from a cache and without; None for no
+            cache and no such time.
         """
         zone, corefile, control, events = (folder / name for name in _FILES)
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
@@ -252,7 +256,11 @@ class Server(Process):
                 message_bytes=certificate_bytes,
             )
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
-            corefile.write_text(corefile_text(certificates, zone, properties, upstream=upstream), encoding="utf-8")
+            box = {"truth": _quoted(folder / "answers.jsonl"), "resolver": "like", "cache": "on"}
+            own = [] if own_times is None else ["box {", *(f"    {name} {value}" for name, value in box.items())]
+            own += [] if own_times is None else [f"    own {_quoted(own_times)}", "}"]
+            text = corefile_text(certificates, zone, properties, upstream=upstream, further=own)
+            corefile.write_text(text, encoding="utf-8")
             events.touch(mode=0o600)
         return cls.launch(spawn, folder, certificates, dict(addresses), pages_dir, SERVER_ADDRESS)
 

@@ -294,8 +294,8 @@ FIGURES = (
         name="paced-link",
         title="Is a response one round-trip and processing?",
         notebook="authoritative",
-        caption="Mean response on kept connections, minus the link's RTT, minus the mean of the same transport "
-        "without a link: the part that neither the round-trip nor processing explains.",
+        caption="Mean response time on kept connections, minus the link's RTT, minus the mean of the same transport "
+        "without a link. It is the part that neither the round-trip nor processing explains.",
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
@@ -319,9 +319,9 @@ FIGURES = (
         title="Mean response on long-lived connections",
         paper_figure="Table 1",
         notebook="authoritative",
-        caption="Mean response on kept connections between the two proxies, as the paper measured it: without "
-        "BIND's own time, minus the nominal RTT of the link. The RTTs of the paper are typical values "
-        "of real paths, so its means may be lower.",
+        caption="Mean response time on kept connections between the two proxies, without BIND's own time and minus "
+        "the nominal RTT of the link, as in the paper. The paper's RTTs are typical values of real paths, so its "
+        "means may be lower.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
@@ -333,8 +333,8 @@ FIGURES = (
         title="Variance of the response on long-lived connections",
         paper_figure="Table 2",
         notebook="authoritative",
-        caption="Variance of the response on kept connections between the two proxies. Our variance is caused "
-        "by the machine; the paper's also by the Internet.",
+        caption="Variance of the response time on kept connections between the two proxies. In our data the machine "
+        "causes the variance; in the paper the Internet adds to it.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
         data=partial(with_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
@@ -346,7 +346,7 @@ FIGURES = (
         title="Distribution of the response by location",
         paper_figure="Fig. 3",
         notebook="authoritative",
-        caption="Histograms of the response on kept connections between the two proxies, minus the link's RTT. "
+        caption="Histograms of the response time on kept connections between the two proxies, minus the link's RTT. "
         "Columns are locations, as in Fig. 3 (a) to (d) of the paper; rows are transports.",
         note="Bins of 0.2 ms. The first bin contains all shorter times, the last bin all longer ones.",
         data=histograms_data,
@@ -357,7 +357,7 @@ FIGURES = (
         name="connection-per-query",
         title="Response on a kept connection, on a new one, and with 0-RTT",
         notebook="authoritative",
-        caption="Mean response in multiples of the link's RTT: on a kept connection, on a connection that is "
+        caption="Mean response time in multiples of the link's RTT: on a kept connection, on a connection that is "
         "closed after every query, and with each query as early data of a resumed session.",
         note="Marks: means; bars: 95 % intervals. 0-RTT includes only queries that the server received as early data.",
         data=connections_data,
@@ -369,8 +369,8 @@ FIGURES = (
         name="jitter-and-loss",
         title="Jitter and loss on the path to US East",
         notebook="authoritative",
-        caption="Response on kept connections minus the link's RTT, on the US link: unchanged, with a jitter "
-        "of 2 ms (standard deviation, in each direction), and with 1 % loss in each direction.",
+        caption="Response time on kept connections minus the link's RTT, on the US link. Three paths: without changes, "
+        "with a jitter of 2 ms (standard deviation, each direction), and with 1 % loss in each direction.",
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),

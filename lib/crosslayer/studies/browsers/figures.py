@@ -166,10 +166,11 @@ FIGURES = (
         name="browsers-visits",
         title="PLT saved by DoQ and early data in each browser",
         notebook="question_browsers",
-        caption="PLT of a visit over the baseline in the same browser (DoUDP and a full handshake). A visit is a "
-        "lookup plus a page load of the same round: a first visit over DoQ, and returning visits with H3 "
-        "0-RTT over DoUDP and over DoQ with early data.",
-        note="Marks: differences of medians, percent; bars: 95 % intervals, both resampled together.",
+        caption="Increase of a visit's time over the baseline in the same browser, DoUDP with a full handshake. A "
+        "visit is the sum of a lookup and a page load of one round. Three visits: a first one with DoQ, and two "
+        "returning ones with H3 0-RTT, with DoUDP and with DoQ and early data.",
+        note="Marks: differences of medians, percent; bars: 95 % intervals. Whole rounds are resampled, so both "
+        "medians stay paired.",
         data=visits_data,
         chart=visits,
         table=("page", "link", "browser", "combination", "n", "increase_percent", "low", "high"),

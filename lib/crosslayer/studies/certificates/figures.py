@@ -291,9 +291,9 @@ FIGURES = (
         caption="Median exchange on a new connection in multiples of the link's RTT, by the size of the "
         "server's TLS Certificate message: for a new client, for a client with an address-validation "
         "token, and for a client that resumes a session, to which the server sends no certificate.",
-        note="Dashed: certificate size at which the first flight of the server has three times the bytes that "
-        "it received (QUIC, RFC 9000) or ten segments (TCP, RFC 6928). The lines of DoT and DoH coincide, "
-        "and so do those of DoQ and DoH3. Bars: 95 % intervals.",
+        note="Dashed: certificate size at which the server's first flight has three times the bytes received (QUIC, "
+        "RFC 9000) or ten segments (TCP, RFC 6928). The lines of DoT and DoH coincide, and so do those of DoQ and "
+        "DoH3. Bars: 95 % intervals.",
         data=sizes_data,
         chart=sizes,
         table=sizes_table,
@@ -306,8 +306,8 @@ FIGURES = (
         notebook="question_certificates",
         caption="Smallest TLS Certificate message that adds a round-trip to an exchange of a first visit. It "
         "was determined by bisection between 736 and 22,000 bytes.",
-        note="Upright ticks: size at which the first flight of the server has three times the bytes that it "
-        "received (QUIC) or ten segments (TCP). Bars: 95 % intervals.",
+        note="Vertical ticks: certificate size at which the server's first flight has three times the bytes received "
+        "(QUIC) or ten segments (TCP). Bars: 95 % intervals.",
         data=steps_data,
         chart=steps_chart,
         table=("measure", "source", "link", "protocol", "n", "median", "low", "high"),

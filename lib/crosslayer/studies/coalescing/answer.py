@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
+
+import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
-from crosslayer.figures.sentences import percent
+from crosslayer.figures.sentences import percent, reach
 from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.coalescing.claims import DOH, DOQ, FIXED, MOBILE, published_reduction
-from crosslayer.study import FIRST_VISIT, StudyAnswer
+from crosslayer.study import FIRST_VISIT, AnswerNumber, AnswerValues, StudyAnswer
+from crosslayer.vocabulary import Protocol
 
+_COMPARED = {Protocol.DOQ: DOQ, Protocol.DOH: DOH}
 _AT_WORST = {
     "T001": "DoH adds over 30\N{NO-BREAK SPACE}% on fixed lines",
     "T002": "DoH adds over 50\N{NO-BREAK SPACE}% on mobile links",
@@ -24,8 +29,38 @@ _REDUCED = {
 }
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """A sentence on the first visit in the campaign's clock, and the headlines that the campaign measured."""
+def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
+    """DoQ and DoH over plain DNS: smallest and largest of a link and page, and each page over all links."""
+    loads = metrics.combine(inputs.exchanges, inputs.loads)
+    result = []
+    for protocol, combination in _COMPARED.items():
+        costs = metrics.paired_costs(loads, "plt_ms", "combination", combination, metrics.BASELINE)
+        in_rtts = metrics.in_rtts(costs, inputs.rtts, ["difference_ms"])
+        cells = _medians(in_rtts, "difference_rtt", metrics.CELL)
+        pages = {row["page"]: row for row in _medians(costs, "difference_percent", ["page"])}
+        if set(PAGES) - pages.keys():
+            return ()
+        ends = {end: of(cells, key=itemgetter("median")) for end, of in _ENDS.items()}
+        result += [_number(f"{protocol}, {end}", "RTT", row) for end, row in ends.items()]
+        result += [_number(f"{protocol}, {page_title(page)}", "%", pages[page]) for page in PAGES]
+    return result
+
+
+_ENDS = {"smallest": min, "largest": max}
+
+
+def _medians(of: pl.LazyFrame, value: str, by: Sequence[str]) -> list[dict[str, Any]]:
+    return metrics.medians(of.filter(pl.col("page").is_in(PAGES)), value, by).rows(named=True)
+
+
+def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
+    """A median as a number of the answer."""
+    error = None if row["low"] is None else metrics.standard_error(row["low"], row["high"], row["rounds"])
+    return AnswerNumber(FIRST_VISIT, name, unit, row["median"], error)
+
+
+def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
+    """The cost of a first visit in the campaign's clock, and the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [
@@ -33,21 +68,27 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
-    return StudyAnswer(_first_visit(inputs), (*at_worst, *reduced))
+    return StudyAnswer(_first_visit(values), _increases(values), (*at_worst, *reduced))
 
 
-def _first_visit(inputs: Inputs) -> tuple[tuple[str, str], ...]:
-    """DoQ and DoH over plain DNS page by page, all links together; empty if one is missing."""
-    loads = metrics.combine(inputs.exchanges, inputs.loads)
-    costs = [metrics.paired_costs(loads, "plt_ms", "combination", name, metrics.BASELINE) for name in (DOQ, DOH)]
-    doq, doh = (
-        dict(metrics.medians(of, "difference_percent", ["page"]).select("page", "median").rows()) for of in costs
-    )
-    if not set(PAGES) <= doq.keys() & doh.keys():
+def _first_visit(values: AnswerValues) -> tuple[tuple[str, str], ...]:
+    if not values:
         return ()
-    shares = [", ".join(percent(of[page], 0) for page in PAGES) for of in (doq, doh)]
-    names = ", ".join(page_title(page) for page in PAGES)
-    return ((FIRST_VISIT, f"DoQ {shares[0]}; DoH {shares[1]} ({names})."),)
+    doq, doh = (reach(pl.Series([values[FIRST_VISIT, f"{name}, {end}"] for end in _ENDS]), 1) for name in _COMPARED)
+    return ((FIRST_VISIT, f"DoQ adds {doq} RTT, DoH {doh} RTT."),)
+
+
+def _increases(values: AnswerValues) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
+    if not values:
+        return ()
+    return tuple(
+        (
+            FIRST_VISIT,
+            str(name),
+            {page: percent(values[FIRST_VISIT, f"{name}, {page_title(page)}"], 0) for page in PAGES},
+        )
+        for name in _COMPARED
+    )
 
 
 def _bound(row: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,9 +25,8 @@ from typing import Any
 import polars as pl
 
 from crosslayer.campaign import tables
-from crosslayer.campaign.crate import write_json
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.export import write_part
+from crosslayer.campaign.imported import UNKNOWN_HOST, check_new, ends_of, write_dataset
 from crosslayer.campaign.tables import SCHEMA_VERSION, DnsExchanges, LinkChecks, PageLoads, Table
 from crosslayer.links import Profile
 
@@ -70,8 +68,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     The link profiles' RTTs and rates are what the harness emulated. Returns `folder`. `CampaignError` names the file,
     what is wrong with it and the next step.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CampaignError("is not an empty folder", where=str(folder), next_step="Name a new folder for the dataset.")
+    check_new(folder)
     frames = _read(database)
     rounds, nameless = _rounds(frames, database)
     campaign = f"imported-{database.stem}"
@@ -85,18 +82,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
         notes.append(f"left out: {nameless} page loads without a row in measurements, whose link and page nobody knows")
     if unknown := sorted(set(rounds["link"]) - set(profiles)):
         notes.append(f"links without a profile, whose RTT is not known: {', '.join(unknown)}")
-    fresh = folder.with_name(f".{folder.name}.new")
-    try:
-        shutil.rmtree(fresh, ignore_errors=True)
-        for table, rows in tables:
-            if rows.height:
-                _write(table, rows.with_columns(campaign=pl.lit(campaign)), fresh)
-        write_json(fresh / "campaign.json", _description(campaign, rounds, profiles, notes))
-        fresh.replace(folder)
-    except OSError as error:
-        raise CampaignError(
-            f"the dataset cannot be written ({error.strerror})", where=str(folder), next_step="Name another folder."
-        ) from error
+    write_dataset(folder, tables, campaign, _description(campaign, rounds, profiles, notes))
     return folder
 
 
@@ -300,25 +286,11 @@ def _links(rounds: pl.DataFrame, profiles: Mapping[str, Profile]) -> pl.DataFram
     )
 
 
-def _write(table: type[Table], rows: pl.DataFrame, folder: Path) -> None:
-    given = rows.select(
-        (pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind)).alias(name)
-        for name, kind in table.polars_schema().items()
-    )
-    for (link,), part in given.group_by(["link"], maintain_order=True):
-        ordered = part.sort("round", maintain_order=True).to_arrow()
-        write_part([ordered.cast(table.arrow_schema())], folder / table.table, str(link))
-
-
 def _description(
     campaign: str, rounds: pl.DataFrame, profiles: Mapping[str, Profile], notes: list[str]
 ) -> dict[str, Any]:
     """Content of `campaign.json`; values that the database lacks are `unknown`."""
-    first, last = (
-        pl.from_epoch(pl.Series([rounds["started_s"].min(), rounds["started_s"].max()]) * 1000, "ms")
-        .dt.strftime("%Y-%m-%dT%H:%M:%S+00:00")
-        .to_list()
-    )
+    first, last = ends_of(rounds["started_s"])
     known = [name for name in profiles if name in set(rounds["link"])]
     return {
         "campaign": campaign,
@@ -332,6 +304,6 @@ def _description(
         "started": first,
         "ended": last,
         "backend": "netem",
-        "host": {"cpu": "an unknown machine", "cores": 0, "memory_bytes": 0, "kernel": "unknown", "os": "unknown"},
+        "host": UNKNOWN_HOST,
         "notes": notes,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -12,67 +12,76 @@ from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent, reach
 from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
-from crosslayer.studies.combinations.figures import VISITS, visits_data
+from crosslayer.studies.combinations.figures import VISITS
 from crosslayer.studies.combinations.metrics import combined, costs
-from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, StudyAnswer
+from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, AnswerNumber, AnswerValues, StudyAnswer
 from crosslayer.vocabulary import Protocol
 
 _QUIC = (Protocol.DOQ, Protocol.DOH3)
 _TCP = (Protocol.DOT, Protocol.DOH)
+_TITLES: Mapping[tuple[Protocol, ...], str] = {protocols: " or ".join(protocols) for protocols in (_QUIC, _TCP)}
+_MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Two sentences; none if the campaign lacks a page, an exchange or a load."""
-    every = visits_data(inputs)
-    shares = every.filter(source="pooled")
-    wanted = len(VISITS) * len(PAGES) * (len(_QUIC) + len(_TCP))
-    shown = shares.filter(pl.col("page").is_in(PAGES), pl.col("series").is_in([*_QUIC, *_TCP]))
-    if shown.height < wanted:
+def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
+    """Smallest and largest cost of a link and page, and the cost of each page over all links."""
+    rows = combined(inputs.dns_exchanges, inputs.page_loads).filter(pl.col("page").is_in(PAGES))
+    result = []
+    for topic, pairs in zip((FIRST_VISIT, RETURNING_VISIT), VISITS.values(), strict=True):
+        of = {protocol: costs(rows, *pairs[protocol]) for protocol in (*_QUIC, *_TCP)}
+        cells = {protocol: _medians(inputs, each, metrics.CELL) for protocol, each in of.items()}
+        if any(set(PAGES) - set(each["page"]) for each in cells.values()):
+            return ()
+        for protocols, title in _TITLES.items():
+            rtts = pl.concat(cells[protocol]["rtt"] for protocol in protocols).to_list()
+            result += [AnswerNumber(topic, f"{title}, {end}", "RTT", of_cells(rtts)) for end, of_cells in _ENDS.items()]
+        for protocol in (Protocol.DOQ, Protocol.DOH):
+            pages = dict(_medians(inputs, of[protocol], ("page",)).select("page", "percent").iter_rows())
+            result += [AnswerNumber(topic, f"{protocol}, {page_title(page)}", "%", pages[page]) for page in PAGES]
+    return [*result, AnswerNumber(RETURNING_VISIT, _MOST, "%", max(cells[Protocol.DOQ]["percent"]))]
+
+
+_ENDS = {"smallest": min, "largest": max}
+
+
+def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Medians of all rounds: by, rtt, percent."""
+    in_rtts = metrics.in_rtts(of, inputs.rtts, ["difference_ms"])
+    return (
+        in_rtts.group_by(by)
+        .agg(rtt=pl.col("difference_rtt").median(), percent=pl.col("difference_percent").median())
+        .sort(by)
+        .collect()
+    )
+
+
+def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
+    """What each visit costs in RTT, and in percent of each page; nothing without numbers."""
+    if not values:
         return StudyAnswer()
-    first, returning = (_Visit(inputs, every, visit) for visit in VISITS)
+
+    def rtts(topic: str, protocols: tuple[Protocol, ...]) -> str:
+        return reach(pl.Series([values[topic, f"{_TITLES[protocols]}, {end}"] for end in _ENDS]), 1)
+
+    def pages(topic: str, protocol: Protocol) -> dict[str, str]:
+        shares = {page: values[topic, f"{protocol}, {page_title(page)}"] for page in PAGES}
+        return {page: percent(share, 0 if abs(share) >= 2 else 1) for page, share in shares.items()}
+
     on_first = (
-        f"DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT) to plain DNS, "
-        f"{first.pages(Protocol.DOQ, named=True)}; DoT or DoH adds {first.rtts(_TCP)}, {first.pages(Protocol.DOH)}."
+        f"DoQ or DoH3 adds {rtts(FIRST_VISIT, _QUIC)} round-trips (RTT) to plain DNS. "
+        f"DoT or DoH adds {rtts(FIRST_VISIT, _TCP)} RTT."
     )
     on_returning = (
-        f"with early data, DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT, {returning.pages(Protocol.DOQ)} (on the "
-        f"slowest uplink up to {returning.most(Protocol.DOQ)}); resumed DoT or DoH adds {returning.rtts(_TCP)}, "
-        f"{returning.pages(Protocol.DOH)}."
+        f"With early data, DoQ or DoH3 adds {rtts(RETURNING_VISIT, _QUIC)} RTT, and on the slowest uplink up to "
+        f"{percent(values[RETURNING_VISIT, _MOST], 0)} of the page load time. Resumed DoT or DoH adds "
+        f"{rtts(RETURNING_VISIT, _TCP)} RTT."
     )
-    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)))
-
-
-class _Visit:
-    """The costs of one kind of visit."""
-
-    def __init__(self, inputs: Inputs, shares: pl.DataFrame, visit: str) -> None:
-        self._inputs = inputs
-        self._cells = shares.filter(visit=visit, source="measured")
-        self._shares = shares.filter(visit=visit, source="pooled")
-        self._pairs = VISITS[visit]
-
-    def rtts(self, protocols: tuple[Protocol, ...]) -> str:
-        """Smallest and largest median of a link and page, RTT."""
-        rows = combined(self._inputs.dns_exchanges, self._inputs.page_loads)
-        cells = [
-            metrics.medians(
-                metrics.in_rtts(costs(rows, *self._pairs[protocol]), self._inputs.rtts, ["difference_ms"]),
-                "difference_rtt",
-                metrics.CELL,
-            )
-            for protocol in protocols
-        ]
-        return reach(pl.concat(cells)["median"], 1)
-
-    def pages(self, protocol: Protocol, *, named: bool = False) -> str:
-        """Median of all rounds of all links for each page, percent of the load time over plain DNS."""
-        values = (self._shares.filter(series=str(protocol), page=page)["median"].item() for page in PAGES)
-        shares = (percent(value, 0 if abs(value) >= 2 else 1) for value in values)
-        return ", ".join(
-            f"{share} on {page_title(page)}" if named else share for share, page in zip(shares, PAGES, strict=True)
+    increases = tuple(
+        (topic, name, pages(topic, protocol))
+        for topic, doq, doh in (
+            (FIRST_VISIT, "DoQ", "DoH"),
+            (RETURNING_VISIT, "DoQ with early data", "DoH, resumed"),
         )
-
-    def most(self, protocol: Protocol) -> str:
-        """Largest median of a link and page, percent of the load time over plain DNS."""
-        costs = self._cells.filter(pl.col("page").is_in(PAGES), series=str(protocol))
-        return percent(max(costs["median"]), 0)
+        for name, protocol in ((doq, Protocol.DOQ), (doh, Protocol.DOH))
+    )
+    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)), increases)

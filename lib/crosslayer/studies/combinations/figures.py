@@ -48,8 +48,8 @@ from crosslayer.vocabulary import Protocol
 
 BASELINE = combination("DoUDP", FULL)
 _SUM = (
-    "A combination is a sum, as in the paper: a DNS exchange and a page load of the same round, measured one after the "
-    "other. The browser does not resolve names itself."
+    "As in the paper, a combination is the sum of a DNS exchange and a page load. Both belong to one round and are "
+    "measured one after the other. The browser does not resolve names itself."
 )
 _NOTHING = "no rounds with both an exchange and a load"
 
@@ -386,7 +386,7 @@ def implementations_verdict(frame: pl.DataFrame) -> str:
     )
 
 
-_NOTE = f"Dots: medians within rounds; bars: 95 % intervals. {_SUM}"
+_NOTE = f"Dots: medians of the differences within rounds; bars: 95 % intervals. {_SUM}"
 _figure = partial(Figure, notebook="question_combinations", width=TEXT_WIDTH)
 
 
@@ -410,9 +410,8 @@ FIGURES = (
     _figure(
         name="as-compared",
         title="The combinations of the paper, and a control",
-        caption="PLT over DoUDP + H3 1-RTT, the baseline of the paper. In the paper only the encrypted side "
-        "has a ticket of the web server. The last series is a control: plain DNS with the same "
-        "ticket.",
+        caption="Increase of the PLT over DoUDP + H3 1-RTT, the baseline of the paper. In the paper only the "
+        "encrypted side has a ticket of the web server. The last series is a control: plain DNS with the same ticket.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
@@ -422,10 +421,10 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: only DoQ has a web "
-        "ticket, as in the paper. Other rows: no side has a ticket, both have a ticket, both have a ticket "
-        "and a token.",
-        note=f"{_NOTE} With the same load on both sides, only the exchange differs.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: only the side with "
+        "DoQ has a ticket for the web server, as in the paper. Other rows: neither side has a ticket, both have one, "
+        "or both have a ticket and a token.",
+        note=f"{_NOTE} In the other rows both sides have the same load, so only the exchange differs.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,
@@ -434,10 +433,10 @@ FIGURES = (
     _figure(
         name="visits",
         title="First visit and returning visit",
-        caption="PLT over that of plain DNS in the same state. First visit: full handshakes with resolver and "
-        "web server. Returning visit: early data and token with the web server; with the resolver "
-        "early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
-        note=f"{_NOTE} All links of a page together.",
+        caption="Increase of the PLT over that of plain DNS in the same state. First visit: full handshakes with "
+        "resolver and web server. Returning visit: early data and token with the web server; with the resolver early "
+        "data (DoQ, DoH3) or a resumed session (DoT, DoH).",
+        note=f"{_NOTE} For each page all emulated links are pooled.",
         data=visits_data,
         chart=visits,
         table=("visit", "source", "page", "link", "series", "n", "median", "low", "high"),
@@ -446,11 +445,11 @@ FIGURES = (
     _figure(
         name="implementations",
         title="A DoQ exchange with two implementations and two key shares",
-        caption="DoQ with a full handshake by aioquic (Python, key share P-256), which all exchanges of this "
-        "study use, and by quic-go (Go) with the browser's key share X25519MLKEM768, which needs two "
-        "Initials. Each minus quic-go with X25519 in the same round.",
-        note="Dots: medians within rounds; bars: 95 % intervals. In virtual time computation takes no time, so "
-        "only packets and timers differ.",
+        caption="Time of a DoQ exchange with a full handshake by two clients. aioquic (Python, key share P-256) makes "
+        "the other exchanges of this study. quic-go (Go) uses the browser's key share X25519MLKEM768, which needs two "
+        "Initials. Each is minus the time of quic-go with X25519 in the same round.",
+        note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time computation takes "
+        "no time, so only packets and timers differ.",
         data=implementations_data,
         chart=implementations,
         table=("client", "measure", "source", "link", "n", "median", "low", "high"),

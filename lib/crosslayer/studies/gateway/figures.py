@@ -65,9 +65,9 @@ FIGURES = (
         name="gateway-worth",
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
-        caption="Differences of PLT within a round, first visits in Chromium: without a gateway, and through a "
-        "local gateway with two upstream connections (one for DoH3, one for the page) or with one for "
-        "both.",
+        caption="Differences of the PLT of first visits in Chromium, within a round. Chromium uses no gateway, a "
+        "local gateway with two upstream connections (one for DoH3, one for the page), or one with a single "
+        "connection for both.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. Connections are confirmed by the server log.",
         verdict=gateway_verdict,
     ),

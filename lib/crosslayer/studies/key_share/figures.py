@@ -123,9 +123,9 @@ FIGURES = (
         name="key-share-cost",
         title="Cost of the post-quantum key share",
         notebook="question_key_share",
-        caption="Exchange on a new connection with the key share X25519MLKEM768, which today's browsers send, "
-        "minus the exchange with X25519 in the same round.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: transmission of the additional bytes at the link's "
+        caption="Time of an exchange on a new connection with the key share X25519MLKEM768, which today's browsers "
+        "send, minus the time with X25519 in the same round.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: transmission of the additional bytes at the link's "
         "rates.",
         data=key_share_data,
         chart=key_share,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,24 +13,47 @@ from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent, reach
 from crosslayer.figures.style import page_title
 from crosslayer.studies.one_connection.metrics import BACK, DOCUMENT, FIRST, TIMES, WORTH, Worth, loads
-from crosslayer.study import ONE_CONNECTION, StudyAnswer
+from crosslayer.study import ONE_CONNECTION, AnswerNumber, AnswerValues, StudyAnswer
 
 _PAGES = ("example.org", "wikipedia.org")
+_SAVED = ("saved over separate DoQ, smallest", "saved over separate DoQ, largest")
+_OF_PAGE = "over separate DoQ, {}"
+_ADDED = {FIRST: "added to plain DNS, first visit", BACK: "added to plain DNS, returning visit"}
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """One sentence; none if the campaign lacks a page or a mode."""
+def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
+    """What is saved compared with separate DoQ and, at most, added to plain DNS."""
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]
-    plain_first, plain_back = worth["over DoUDP, then H3", FIRST], worth["over DoUDP, then H3 0-RTT", BACK]
-    if {page for of in (own_first, plain_first, plain_back) for page in _PAGES if page not in set(of["page"])}:
+    added = {FIRST: worth["over DoUDP, then H3", FIRST], BACK: worth["over DoUDP, then H3 0-RTT", BACK]}
+    if any(set(_PAGES) - set(of["page"]) for of in (own_first, *added.values())):
+        return ()
+    saved = [-rtt for rtt in own_first["rtt"]]
+    medians = {page: statistics.median(own_first.filter(page=page)["percent"]) for page in _PAGES}
+    parts = [
+        *((name, "RTT", value) for name, value in zip(_SAVED, (min(saved), max(saved)), strict=True)),
+        *((_OF_PAGE.format(page_title(page)), "%", value) for page, value in medians.items()),
+        *((f"{name}, largest", "RTT", max(added[visit]["rtt"])) for visit, name in _ADDED.items()),
+        *((f"{name}, largest share", "%", max(added[visit]["percent"])) for visit, name in _ADDED.items()),
+    ]
+    return [AnswerNumber(ONE_CONNECTION, name, unit, value) for name, unit, value in parts]
+
+
+def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
+    """One sentence; none without numbers."""
+    if not values:
         return StudyAnswer()
-    medians = [statistics.median(own_first.filter(page=page)["percent"]) for page in _PAGES]
-    shares = ", ".join(f"{percent(of, 0)} on {page_title(page)}" for of, page in zip(medians, _PAGES, strict=True))
+    of = {name: value for (_, name), value in values.items()}
+    titles = [page_title(page) for page in _PAGES]
+    shares = ", ".join(f"{percent(of[_OF_PAGE.format(title)], 0)} on {title}" for title in titles)
+    first, back = (
+        f"{of[f'{name}, largest']:.2f} RTT ({percent(of[f'{name}, largest share'], 1)})" for name in _ADDED.values()
+    )
+    saved = reach(pl.Series([of[name] for name in _SAVED]), 1)
     sentence = (
-        f"a first visit has its document {reach(-own_first['rtt'], 1)} RTT earlier than over separate DoQ ({shares}); "
-        f"compared with plain DNS it adds at most {_most(plain_first)} there, on a returning visit {_most(plain_back)}."
+        f"The document of a first visit arrives {saved} RTT earlier than over separate DoQ ({shares}). Compared with "
+        f"plain DNS it arrives at most {first} later, on a returning visit {back}."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 
@@ -45,8 +68,3 @@ def _costs(of_study: pl.LazyFrame, inputs: Inputs, worth: Worth) -> pl.DataFrame
         .sort("link", "page")
         .collect()
     )
-
-
-def _most(costs: pl.DataFrame) -> str:
-    """The largest cost of a link and page."""
-    return f"{max(costs['rtt']):.2f} RTT ({percent(max(costs['percent']), 1)})"

@@ -241,7 +241,7 @@ FIGURES = (
         notebook="question_one_connection",
         caption="Times at which the name is resolved and the first byte of the document arrives, in multiples "
         "of the link's RTT, for each way to resolve a name and load its page.",
-        note="Upright ticks: round-trips that the protocols need. One mark for each page; bars: 95 % "
+        note="Vertical ticks: round-trips that the protocols need. One mark for each page; bars: 95 % "
         "intervals. The server log confirms each condition.",
         data=ladder_data,
         chart=ladder,
@@ -268,7 +268,7 @@ FIGURES = (
         notebook="question_one_connection",
         caption="Time until the first n kB of the long document have arrived, in multiples of the link's RTT. "
         "A document of n kB would be complete at that time.",
-        note="Without a token a server sends three times the bytes that it received, then waits (RFC 9000, "
+        note="Without a token a server sends at most three times the bytes it has received, then waits (RFC 9000, "
         "section 8.1). Later steps are due to its congestion window.",
         data=size_data,
         chart=size,

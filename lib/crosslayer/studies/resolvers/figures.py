@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import altair as alt
 import polars as pl
 
-from crosslayer import metrics
+from crosslayer.claims import NotMeasured
+from crosslayer.claims.data import Observed
+from crosslayer.claims.measures import Measure
+from crosslayer.claims.single_queries import size
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
+from crosslayer.figures.single_queries import (
+    ALL,
+    TIMES,
+    heatmaps,
+    ordered_times,
+    printed_handshakes,
+    table1,
+    table1_table,
+    times_table,
+    whole_table1,
+)
+from crosslayer.figures.style import INK, RULE, TEXT_WIDTH, TRANSPORTS, AnyChart
+from crosslayer.figures.world import points_on_a_map
 from crosslayer.resolvers import analysis
 from crosslayer.resolvers.frames import FIGURE, figure_rows
 from crosslayer.resolvers.plan import measured_of
+from crosslayer.studies.resolvers.claims import VANTAGES, observed
+from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, CacheUse, LocatedKind, QueryState, Role
 
 _SELF_CHECKS = {
     "resolver": pl.String, "transport": pl.String, "measure": pl.String, "n": pl.Int64, "rounds": pl.Int64,
     "median": pl.Float64, "low": pl.Float64, "high": pl.Float64, "source": pl.String,
 }  # fmt: skip
 _ROW_PX, _PANEL_PX = 22, 90
+_MOST_RESOLVERS, _MOST_POINTS = 12, 4000
+"""Resolvers and points in the chart over time."""
 
 
 def compared(inputs: Inputs) -> analysis.ResolverComparison:
     """The comparison that the tables contain."""
-    queries, events = (table.collect().to_dicts() for table in (inputs.resolver_queries, inputs.resolver_events))
-    return analysis.of(measured_of(queries, events))
+    queries, events = inputs.resolver_queries.collect(), inputs.resolver_events.collect()
+    return analysis.of(measured_of(_Rows(queries), _Rows(events)))
 
 
-def _first_queries(inputs: Inputs) -> pl.LazyFrame:
-    """First queries that hit the cache, without failures, A/A copies and voided attempts at a round."""
-    voided = inputs.resolver_events.filter(pl.col("attempt").is_not_null()).select("link", "round", "attempt")
-    first = inputs.resolver_queries.filter(pl.col("error").is_null(), state="cold", cache="hit", role="measured")
-    return first.with_columns(pl.col("attempt").fill_null(0)).join(voided, on=["link", "round", "attempt"], how="anti")
+class _Rows:
+    """Rows of a frame, made one at a time; a campaign of the paper's size has millions."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._frame.iter_rows(named=True)
 
 
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
@@ -69,18 +95,27 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def time_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each vantage point, resolver, transport and round: first query, ms, and hours since the start."""
-    first = _first_queries(inputs)
-    hours = (pl.col("started_s") - pl.col("started_s").min()) / 3600
-    keys = ["link", "resolver", "protocol", "round"]
+    """A row for each vantage point, resolver, transport and block of rounds: first query, ms, hours since the start.
+
+    A block is a round, or more of them where there are too many for a chart.
+    """
+    first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
+    frame = first.select(
+        "round", vantage="link", resolver="resolver", transport="protocol", first_ms="total_ms",
+        hours=(pl.col("started_s") - pl.col("started_s").min()) / 3600,
+    ).collect()  # fmt: skip
+    fastest = (
+        frame.group_by("resolver").agg(pl.col("first_ms").min()).sort("first_ms", "resolver").head(_MOST_RESOLVERS)
+    )
+    frame = frame.filter(pl.col("resolver").is_in(fastest["resolver"].to_list()))
+    keys = ["vantage", "resolver", "transport", "round"]
+    block = 1 + frame.select(keys).unique().height // _MOST_POINTS
     return (
-        first.with_columns(hours=hours)
+        frame.with_columns(pl.col("round") // block)
         .group_by(keys)
-        .agg(pl.col("hours").min(), first_ms=pl.col("total_ms").median(), n=pl.len())
-        .rename({"link": "vantage", "protocol": "transport"})
+        .agg(pl.col("hours").min(), pl.col("first_ms").median(), n=pl.len())
         .with_columns(source=pl.lit("measured"))
-        .sort("vantage", "resolver", "transport", "round")
-        .collect()
+        .sort(keys)
     )
 
 
@@ -124,45 +159,142 @@ def over_time(frame: pl.DataFrame) -> AnyChart:
     return plot
 
 
-_PARTS = {"handshake_ms": "handshake", "query_ms": "query"}
+def fig2_data(inputs: Inputs) -> pl.DataFrame:
+    """Median handshake and resolve time by vantage point and over all, as the claims have them; see `ordered_times`."""
+    seen = observed(inputs.resolver_queries)
+    rows = []
+    for measure, point, series in itertools.product(TIMES, (*_vantages(seen), ALL), PAPER_SERIES):
+        if (measure, series) != (TIMES[0], "DoUDP"):
+            duration = VANTAGES.duration(series, measure, *(() if point == ALL else (point,)))
+            if row := _row(duration, seen):
+                rows.append(row | {"place": point, "series": series, "measure": measure, "source": "measured"})
+    ours = pl.DataFrame(rows, schema=_TIMES)
+    return ordered_times(pl.concat([ours, printed_handshakes(inputs.published)], how="diagonal_relaxed"), PAPER_SERIES)
 
 
-def parts_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each vantage point, transport and part of a first query: median over all resolvers, ms."""
-    first = _first_queries(inputs).with_columns(host=pl.col("resolver"))  # resolvers are resampled, then their rounds
-    timed = {"handshake_ms": first.filter(pl.col("protocol") != "DoUDP"), "query_ms": first}
-    frames = [
-        metrics.medians(timed[part], part, ["link", "protocol"]).with_columns(
-            part=pl.lit(name), source=pl.lit("measured")
-        )
-        for part, name in _PARTS.items()
+def table1_data(inputs: Inputs) -> pl.DataFrame:
+    """Median IP payload of every part of an exchange, bytes; see `whole_table1`."""
+    seen = observed(inputs.resolver_queries)
+    rows = [
+        row | {"series": series, "part": part}
+        for series, part in itertools.product(PAPER_SERIES, SIZES_BY_PART)
+        if (row := _row(size(series, part), seen))
     ]
-    return pl.concat(frames).rename({"link": "vantage", "protocol": "transport"}).sort("part", "vantage", "transport")
+    return whole_table1(pl.DataFrame(rows, schema=_SIZES), inputs.published)
 
 
-def parts(frame: pl.DataFrame) -> AnyChart:
-    """A panel for handshake and query, a row for each vantage point, a colour and a shape for each transport."""
+_KINDS = {
+    LocatedKind.RESOLVER.value: ("#d95f02", "circle"),
+    LocatedKind.VANTAGE_POINT.value: ("#1f4e9e", "diamond"),
+}
+
+
+def map_data(inputs: Inputs) -> pl.DataFrame:
+    """A row for each located address and vantage point: kind, subject, resolver, asn, as_name, latitude, longitude."""
+    names = inputs.resolver_queries.select(subject="address", resolver="resolver").unique(["subject"], keep="any")
+    located = inputs.resolver_locations.select("kind", "subject", "asn", "as_name", "latitude", "longitude")
+    return located.join(names, on="subject", how="left").sort("kind", "subject").collect()
+
+
+def world_map(frame: pl.DataFrame) -> AnyChart:
+    """A point for each resolver and vantage point whose position is known."""
+    placed = frame.drop_nulls(["latitude", "longitude"])
+    if placed.is_empty():
+        return marks.empty_plot("no position is known: neither the list nor a database has one", TEXT_WIDTH - 60, 80)
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("kind", "resolver", "subject", "as_name")]
+    return points_on_a_map(placed, _KINDS, tooltip)
+
+
+def systems(frame: pl.DataFrame) -> pl.DataFrame:
+    """Resolvers (addresses) of the ten largest autonomous systems, and their share: asn, as_name, count, percent."""
+    known = frame.filter(pl.col("kind") == LocatedKind.RESOLVER, pl.col("asn").is_not_null())
+    counted = known.group_by("asn").agg(pl.col("as_name").first(), count=pl.len())
+    share = (100 * pl.col("count") / pl.col("count").sum()).round(1)
+    return counted.with_columns(percent=share).sort("count", "asn", descending=[True, False]).head(10)
+
+
+def support_data(inputs: Inputs) -> pl.DataFrame:
+    """A row for each transport and what was counted of it: resolvers (addresses), and first queries that succeeded."""
+    rows = inputs.resolver_queries.filter(role=Role.MEASURED.value, cache=CacheUse.HIT.value)
+    answered, cold = pl.col("error").is_null(), pl.col("state") == QueryState.COLD
+    counts = rows.group_by(transport="protocol").agg(
+        listed=pl.col("address").n_unique(),
+        answering=pl.col("address").filter(answered & cold).n_unique(),
+        resuming=pl.col("address").filter(pl.col("session_resumed").fill_null(False)).n_unique(),
+        queries=(cold & answered).sum(),
+        failed=(cold & ~answered).sum(),
+    )
+    counted = (
+        counts.collect()
+        .cast(dict.fromkeys(_COUNTS, pl.Int64))
+        .unpivot(list(_COUNTS), index="transport", variable_name="what", value_name="count")
+    )
+    unencrypted = pl.col("transport").is_in(["DoUDP", "DoTCP"]) & (pl.col("what") == "resuming")
+    order = {name: number for number, name in enumerate((*PAPER_SERIES, "DoH3"))}
+    return (
+        counted.filter(~unencrypted)
+        .with_columns(pl.col("what").replace(_COUNTS), source=pl.lit("measured"))
+        .sort(pl.col("transport").replace_strict(order), maintain_order=True)
+    )
+
+
+def support(frame: pl.DataFrame) -> AnyChart:
+    """A row for each transport, a column for each count."""
     if frame.is_empty():
-        return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
-    vantages = sorted(set(frame["vantage"]))
-    looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
-    panels = []
-    for number, name in enumerate(_PARTS.values()):
-        base = alt.Chart(width=(TEXT_WIDTH - 110) // 2, height=max(80, 11 * len(looks) * len(vantages)))
-        x = alt.X("median:Q", title=f"{name} (ms)", axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=True))
-        y = marks.rows("vantage", vantages)
-        if number:
-            y["axis"] = None
-        tooltip = marks.tooltip("vantage", "transport", value="ms", counted="queries")
-        look = marks.encode_series("transport", looks, "color", "shape", "offset", legend=number == 0)
-        layers = marks.intervals(base, x, y, tooltip, look)
-        panels.append(alt.layer(*layers).transform_filter(alt.datum.part == name))
-    plot: AnyChart = alt.hconcat(*panels, spacing=14)
-    plot.data = frame
-    return plot
+        return marks.empty_plot("no resolver was asked", TEXT_WIDTH - 60, 80)
+    transports = frame["transport"].unique(maintain_order=True).to_list()
+    base = alt.Chart(width=TEXT_WIDTH - 90, height=24 * len(transports)).encode(
+        marks.columns("what", list(_COUNTS.values()), orient="top"), marks.rows("transport", transports, bold=True)
+    )
+    tooltip = [alt.Tooltip("transport:N"), alt.Tooltip("what:N"), alt.Tooltip("count:Q")]
+    number = marks.CellText(alt.Text("count:Q", format=",d"), alt.value(INK))
+    chart: AnyChart = marks.heatmap(base, alt.value("white"), tooltip, number, stroke=RULE)
+    chart.data = frame
+    return chart
+
+
+_COUNTS = {
+    "listed": "listed resolvers",
+    "answering": "that answer",
+    "resuming": "that resume sessions",
+    "queries": "first queries",
+    "failed": "failed ones",
+}
+_ESTIMATE = {"n": pl.Int64, "rounds": pl.Int64, "median": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+_TIMES = _ESTIMATE | {"place": pl.String, "series": pl.String, "measure": pl.String, "source": pl.String}
+_SIZES = _ESTIMATE | {"series": pl.String, "part": pl.String}
+
+
+def _vantages(seen: Observed) -> list[str]:
+    try:
+        return VANTAGES.of(seen)
+    except NotMeasured:
+        return []
+
+
+def _row(measure: Measure, seen: Observed) -> dict[str, Any] | None:
+    """An estimate with its interval as a row; None if the campaign lacks it."""
+    try:
+        ours = measure(seen)
+    except NotMeasured:
+        return None
+    low, high = ours.interval or (None, None)
+    return {"n": ours.n, "rounds": ours.rounds, "median": ours.value, "low": low, "high": high}
 
 
 FIGURES = (
+    Figure(
+        name="imc22-fig1",
+        title="Resolvers, vantage points and autonomous systems",
+        paper_figure="IMC22 Fig. 1",
+        notebook=FIGURE.notebook,
+        caption="Positions of resolvers and vantage points, and the autonomous systems with most resolvers, by the "
+        "list of resolvers or a database of the user.",
+        data=map_data,
+        chart=world_map,
+        table=systems,
+        width=TEXT_WIDTH,
+    ),
     replace(FIGURE, data=lambda inputs: figure_rows(compared(inputs))),
     Figure(
         name="self-check",
@@ -178,15 +310,43 @@ FIGURES = (
         width=TEXT_WIDTH,
     ),
     Figure(
-        name="parts",
-        title="Handshake and query from each vantage point",
+        name="imc22-support",
+        title="Resolvers and queries by transport",
+        paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
-        caption="Handshake and query of the first query on a new connection, over all resolvers, for a name in the "
-        "cache (as Fig. 2 of IMC 2022).",
-        note="Marks: medians; bars: 95 % intervals, resolvers and rounds resampled.",
-        data=parts_data,
-        chart=parts,
-        table=lambda frame: frame.select("part", "vantage", "transport", "n", "median", "low", "high"),
+        caption="Resolvers (addresses) that the list has, that answered at least once, and that resumed a session; "
+        "first queries on new connections, and failures.",
+        data=support_data,
+        chart=support,
+        table=lambda frame: frame.select("transport", "what", "count"),
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="imc22-table1",
+        title="Bytes of a single query in the field",
+        paper_figure="IMC22 Table 1",
+        notebook=FIGURE.notebook,
+        caption="Median IP payload of each part of an exchange on a new connection, counted from the packets; "
+        "encrypted transports resume a session. Resolvers that answered over each of the five transports.",
+        note="Bold: measured; below: published. Packets are counted where the client may capture them. Its queries "
+        "have padding and no cookie, unlike those of the paper.",
+        data=table1_data,
+        chart=table1,
+        table=table1_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="imc22-fig2",
+        title="Handshake and resolve time by vantage point in the field",
+        paper_figure="IMC22 Fig. 2",
+        notebook=FIGURE.notebook,
+        caption="Median handshake and resolve time of a query on a new connection, for a name in the cache; encrypted "
+        "transports resume a session. Resolvers that answered over each of the five transports.",
+        note="Numbers: medians, ms. Intervals (in the table) resample vantage points and resolvers. Published: the "
+        "medians over all vantage points that the text gives for handshakes.",
+        data=fig2_data,
+        chart=partial(heatmaps, series=PAPER_SERIES),
+        table=times_table,
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -194,7 +354,8 @@ FIGURES = (
         title="First query over time",
         notebook=FIGURE.notebook,
         caption="First query on a new connection in each round, from each vantage point.",
-        note="A point is a round. Of transports with equal times, one is visible.",
+        note="A point is a round, and the median of several in a long campaign. Where transports have equal "
+        "times, only one is visible. Of more than 12 resolvers the fastest are drawn.",
         data=time_data,
         chart=over_time,
         table=lambda frame: frame.group_by("vantage", "resolver", "transport", maintain_order=True).agg(

@@ -154,10 +154,10 @@ FIGURES = (
         name="dsl-serialisation",
         title="A DoQ query beyond one RTT, and the bytes on the uplink",
         notebook="question_serialisation",
-        caption="Median duration of a query beyond the link's RTT, against the transmission time of the bytes "
-        "sent before its end (the padded second flight of the handshake, and the query). DSL with its "
-        "own uplink, and with 2, 4 and 16 times its rate.",
-        note=f"Dashed: one ms of bytes, one ms of delay. Hollow: {_PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
+        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time to transmit "
+        "what the client sends until the query is complete (the padded second flight of the handshake, and the "
+        "query). DSL with its own uplink, and with 2, 4 and 16 times its rate.",
+        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s 1.37 RTT on DSL, if its datagrams had our "
         "size. Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,

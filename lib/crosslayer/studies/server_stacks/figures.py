@@ -262,14 +262,15 @@ def answer_verdict(frame: pl.DataFrame) -> str:
 
 
 _figure = partial(Figure, notebook="question_server_stacks", width=TEXT_WIDTH)
-_DOTS = "Dots: medians within rounds, one for each page; bars: 95 % intervals."
+_DOTS = "Dots: medians of the differences within rounds, one for each page; bars: 95 % intervals."
 
 FIGURES = (
     _figure(
         name="server-first-byte",
         title="Name and first byte with a server on aioquic minus those with the server on quic-go",
-        caption="DNS exchanges by crosslayer's client, page loads by Chromium, and visits by crosslayer's client. Each "
-        "minus the same with the server on quic-go in the same round.",
+        caption="Time of a DNS exchange (crosslayer's client), and time to the first byte of a visit (crosslayer's "
+        "client) and of a page load (Chromium), with aioquic at the server. Each is minus the time with quic-go at the "
+        "server in the same round.",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
         chart=first_byte,
@@ -279,8 +280,8 @@ FIGURES = (
     _figure(
         name="server-document",
         title="The document with a server on aioquic minus that with the server on quic-go",
-        caption="Time until the document's last byte, minus the same with the server on quic-go in the same round. The "
-        "congestion window of quic-go begins with 32 datagrams, that of aioquic with 10.",
+        caption="Time until the document's last byte with aioquic at the server, minus the time with quic-go in the "
+        "same round. The congestion window of quic-go begins with 32 datagrams, that of aioquic with 10.",
         note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
         data=differences_data,
         chart=document,
@@ -290,8 +291,8 @@ FIGURES = (
     _figure(
         name="server-arrivals",
         title="Datagrams of a document from each server",
-        caption="A returning visit over plain DNS to the page with the largest document, in the first round: UDP "
-        "payload that the page's connection had received, at the arrival of each datagram.",
+        caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
+        "datagram. Returning visit over plain DNS to the page with the largest document, first round.",
         note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
@@ -301,8 +302,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="The answer with each server",
-        caption="How much later the document of one visit is complete than that of another in the same round, with "
-        f"{STACKS[0]}, {STACKS[1]} and {STACKS[2]} at the server.",
+        caption="Time until the document of one visit is complete, minus that of another visit of the same round. "
+        f"Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,

@@ -3,12 +3,13 @@
 from crosslayer.campaign.plan import Plan
 from crosslayer.studies.single_query import vantage
 from crosslayer.study import Paper, Section, Study
+from crosslayer.vocabulary import VANTAGE_POINTS
 
 IMC22 = Paper("IMC22", "Kosek et al., ACM IMC 2022", "10.1145/3517745.3561445")
 
 
-def _plan(resolvers: int, rounds: int, points: int = len(vantage.VANTAGE_POINTS)) -> Plan:
-    links = vantage.links(resolvers, tuple(vantage.VANTAGE_POINTS)[:points])
+def _plan(resolvers: int, rounds: int, points: int = len(VANTAGE_POINTS)) -> Plan:
+    links = vantage.links(resolvers, tuple(VANTAGE_POINTS)[:points])
     return Plan(study="single-query", links=links, pages=("example.org",), rounds=rounds)
 
 

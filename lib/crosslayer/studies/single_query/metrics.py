@@ -5,23 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer.metrics.rows import exchanges
-from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
+from crosslayer.vocabulary import SIZES_BY_PART, VANTAGE_POINTS
 
 STUDY = "single-query"
 
-PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
-"""What IMC22 measured, in the order of its Table 1: encrypted transports with session resumption."""
-
 FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
 """What it could not have: DoH3 with session resumption, and queries as early data."""
-
-SIZES = {
-    "handshake, client to resolver": "handshake_sent_bytes_by_record",
-    "handshake, resolver to client": "handshake_received_bytes_by_record",
-    "query": "query_sent_bytes_by_record",
-    "response": "query_received_bytes_by_record",
-}
-"""Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""
 
 SPLIT = "parted"
 """1 where they are split; 0 in a campaign that knew only the handshake's end: its columns have what lies before."""
@@ -47,8 +36,10 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"
     point = pl.col("link").str.split("-").list.first()
-    by_time = [pl.coalesce(name, name.removesuffix("_by_record")).alias(name) for name in SIZES.values()]
-    return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time).with_columns(
+    by_time = [pl.coalesce(name, name.removesuffix("_by_record")).alias(name) for name in SIZES_BY_PART.values()]
+    return rows.with_columns(
+        pl.col(SIZES_BY_PART["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time
+    ).with_columns(
         series=pl.when(main & (clear | resumed))
         .then(pl.col("protocol"))
         .when(early & (pl.col("resumption") == "early-data"))

@@ -26,16 +26,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 from crosslayer.links import Profile, rtt_alone
-
-VANTAGE_POINTS = {
-    "eu": "Europe",
-    "na": "North America",
-    "as": "Asia",
-    "af": "Africa",
-    "sa": "South America",
-    "oc": "Oceania",
-}
-"""Short name and name of every vantage point, fastest first."""
+from crosslayer.vocabulary import VANTAGE_POINTS
 
 MEDIAN_MS = {"eu": 90.0, "na": 161.0, "as": 173.0, "af": 213.0, "sa": 237.0, "oc": 251.0}
 """Median RTT of each vantage point, ms."""

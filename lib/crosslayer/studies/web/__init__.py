@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crosslayer.campaign.plan import Plan
+from crosslayer.decode import FieldError
 from crosslayer.studies.single_query import IMC22
 from crosslayer.study import Section, Study
 from crosslayer.vocabulary import Browser
@@ -23,6 +24,21 @@ class Options:
     DoTCP, and a pool over DoT (dnsproxy of 2022, `upstream_pool.go`)."""
 
 
+@dataclass(frozen=True)
+class WebOptions(Options):
+    """Options of this study."""
+
+    resolver_like: str = ""
+    """`DATASET:RESOLVER[@VANTAGE]`: the stub's resolver is one at its own distance, with the times of this resolver in
+    a dataset of `crosslayer compare`. Each round draws one of its RTTs. Empty: the server of the pages."""
+
+    def __post_init__(self) -> None:
+        if self.resolver_like and self.resolver != "stub":
+            raise FieldError(
+                "needs the stub as resolver", key="resolver_like", next_step='Set resolver = "stub", or leave it out.'
+            )
+
+
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
 """A vantage point that the paper names with a page, and links with loss."""
@@ -31,7 +47,7 @@ _PAGES = (
     "news-portal", "video-portal", "software-maker",
 )  # fmt: skip
 _QUICK_PAGES = ("login-form", "social-network", "search-engine", "video-portal", "software-maker")
-_WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, options=Options(connections="paper"))
+_WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, options=WebOptions(connections="paper"))
 
 STUDY = Study(
     name="web",
@@ -46,7 +62,7 @@ STUDY = Study(
             "(Kosek et al., IMC 2022, section 3.2).",
         ),
     ),
-    options=Options,
+    options=WebOptions,
     sizes={
         "smoke": _WHOLE.resized(rounds=3, links=("fiber",), pages=_QUICK_PAGES[::4]),
         "quick": _WHOLE.resized(rounds=6, links=("fiber", "4g"), pages=_QUICK_PAGES),

@@ -380,7 +380,7 @@ FIGURES = (
         notebook="web_performance",
         caption="Median PLT over that of DoUDP. Rows: links without loss. Columns: pages, in order of their "
         "number of lookups. Fig. 4 of the paper is the same grid over its vantage points.",
-        note="Marks: medians; bars: 95 % intervals (rounds resampled). Upright: DoUDP.",
+        note="Marks: medians; bars: 95 % intervals (rounds resampled). Vertical line: DoUDP.",
         data=fig4_data,
         chart=fig4,
         table=("link", "page", "lookups", "series", "n", "median", "low", "high"),
@@ -416,10 +416,9 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Duration of the lookup of the page's own host, which waits for the stub's first connection: "
-        "from the stub's log, on links without loss. The table also has the lookup time that the "
-        "browser reports.",
-        note="Marks: medians; bars: 95 % intervals. Upright ticks: round-trips of a resumed session without early "
+        caption="Duration of the lookup of the page's own host, by the stub's log, on links without loss. It "
+        "includes the stub's first connection. The table also has the lookup time that the browser reports.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,
         chart=first_lookup,

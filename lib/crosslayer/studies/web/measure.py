@@ -26,9 +26,11 @@ from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import Lookups
 from crosslayer.pages import PageSpec
+from crosslayer.resolvers.like import measured_times
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.study import SIX_TRANSPORTS
-from crosslayer.testbed import namespaces, network
+from crosslayer.testbed import like, namespaces, network
+from crosslayer.testbed.like import LikeResolver
 from crosslayer.testbed.server import Event, QueryEvent
 
 _LISTEN = "127.0.0.1"
@@ -47,9 +49,29 @@ class Web(Measurer):
         namespaces.use_resolver(_LISTEN)
         self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         self._kept: dict[dns.Protocol | None, KeptBrowser] = {}
+        self._like: LikeResolver | None = None
+        if text := bench.plan.options.resolver_like:
+            times = measured_times(text, "[options], key 'resolver_like'")
+            for link in bench.plan.links:
+                times.check_link(link, bench.rtts_ms[link])
+            plan = bench.plan
+            self._like = LikeResolver(
+                times,
+                bench.addresses,
+                bench.folder / "like",
+                congestion_control=plan.congestion_control,
+                seed=plan.seed,
+                https_records=plan.options.https_records,
+            )
+            self._upstream = dns.Resolver(self._like.address, server_name=like.NAME, ca_file=self._like.server.ca_file)
 
     def close(self) -> None:
-        """End the browsers."""
+        """End the browsers and the resolver."""
+        self._end_browsers()
+        if self._like is not None:
+            self._like.close()
+
+    def _end_browsers(self) -> None:
         for kept in self._kept.values():
             kept.close()
 
@@ -76,12 +98,15 @@ class Web(Measurer):
         row = self.row(condition, cell, round_number, position)
         page, protocol = self.bench.pages[cell.page], dns.Protocol(condition)
         started, server = time.time(), self.bench.server
+        if self._like is not None:
+            drawn = f"{self.bench.plan.seed}/{round_number}/{cell.link}"
+            self._like.set_rtt(self._like.times.drawn_rtt_ms(drawn), self.bench.rtts_ms[cell.link])
         try:
             browser = self._browser(protocol)
             server.events()  # what came before is not evidence for this load
             load, queries = self._load(browser, page, protocol)
         except (BrowserError, StubError) as error:
-            self.close()
+            self._end_browsers()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         events = server.events()
         evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)

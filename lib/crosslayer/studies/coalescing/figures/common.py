@@ -19,7 +19,7 @@ from crosslayer.studies.coalescing import metrics as series
 
 PAPER = TNSM24.name
 OURS = "Dots and bars at 0.5: our medians, 95 % intervals."
-DOTTED = f"Dotted, thin: {PAPER} as published. {OURS}"
+DOTTED = f"Thin dotted curves: {PAPER} as published. {OURS}"
 
 
 def links_in(frame: pl.DataFrame) -> list[str]:

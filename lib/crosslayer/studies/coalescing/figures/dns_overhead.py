@@ -147,7 +147,7 @@ FIGURES = (
         title="DNS exchange durations on cable, DSL and 4G medium",
         caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors "
         "drew these figures but did not publish them.",
-        note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
+        note=f"Thin dotted curves: quantiles of the authors' files. {OURS}",
         data=other_links_data,
         chart=partial(cdf.chart, panels=tuple(OTHERS.values()), height=130),
         table=cdf.table,
@@ -169,7 +169,7 @@ FIGURES = (
         caption="Duration of a DNS exchange minus its minimum number of round-trips (DoUDP 1, DoQ 2, DoH 3), "
         "in ms: processing, serialisation and queueing. The authors drew this figure but did not "
         "publish it.",
-        note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
+        note=f"Thin dotted curves: quantiles of the authors' files. {OURS}",
         data=processing_data,
         chart=partial(cdf.chart, panels=tuple(PROCESSING.values()), height=105),
         table=cdf.table,

@@ -354,7 +354,7 @@ FIGURES = (
         paper_figure="Fig. 8",
         caption="Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
         "cell: as measured, as published, and the difference in percentage points.",
-        note="Small: 95 % interval, baseline and combination resampled together.",
+        note="Small: 95 % interval. Whole rounds are resampled, so baseline and combination stay paired.",
         data=fig8_data,
         chart=fig8,
         table=fig8_table,
@@ -378,7 +378,7 @@ FIGURES = (
         caption="CDF of the PLT of wikipedia.org, absolute and relative to the median of the baseline. The "
         "relative plot removes the difference between machines and browsers. Its intervals treat the "
         "median of the baseline as exact.",
-        note=f"Dotted, thin: derived from {PAPER}. {OURS}",
+        note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="wikipedia.org"),
         chart=partial(
             cdf.chart, panels=tuple(_absolute_panels("wikipedia.org").values()), height=120, legend_columns=2
@@ -391,7 +391,7 @@ FIGURES = (
         paper_figure="Fig. 11",
         caption="CDF of the PLT of instagram.com, absolute and relative to the median of the baseline. The "
         "intervals treat this median as exact.",
-        note=f"Dotted, thin: derived from {PAPER}. {OURS}",
+        note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="instagram.com"),
         chart=partial(
             cdf.chart, panels=tuple(_absolute_panels("instagram.com").values()), height=120, legend_columns=2
@@ -403,7 +403,7 @@ FIGURES = (
         title="Median PLT increase over all cells",
         paper_figure="Fig. 12",
         caption="CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
-        note=f"Dotted, thin: {PAPER} as published, 15 cells.",
+        note=f"Thin dotted curves: {PAPER} as published, 15 cells.",
         data=fig12_data,
         chart=partial(cdf.chart, panels=_FIG12, height=190, whole=True, published_steps=True),
         table=fig12_table,

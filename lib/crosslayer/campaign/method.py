@@ -1,0 +1,60 @@
+"""By what a campaign was measured: one record, which `campaign.json` has and the report shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crosslayer.vocabulary import BROWSERS
+
+if TYPE_CHECKING:
+    from crosslayer.campaign.dataset import Campaign
+
+_CLIENTS = {name: browser.title for name, browser in BROWSERS.items()} | {"libcurl": "libcurl"}
+"""Programs that load pages, by their key in `versions`."""
+_SHORT = 7
+"""Digits of a hash."""
+
+
+def method_of(campaign: Campaign) -> dict[str, str]:
+    """The record of a campaign, from its versions, revision and plan.
+
+    Keys are code, clock, kernel, link, browser, navigation and server; one of which nothing is known has no entry.
+    `export` stores it; of a campaign that was exported before, the reader makes it.
+    """
+    versions = {name: str(version) for name, version in campaign.versions.items()}
+    clients = {name: title for name, title in _CLIENTS.items() if name in versions} if _loads_pages(campaign) else {}
+    record = {
+        "code": _code(campaign),
+        "clock": {"virtual": "virtual time", "wall": "real time"}[campaign.clock],
+        "kernel": _kernel(campaign, versions),
+        "link": ", kernel ".join(part for part in (campaign.backend, versions.get("link_kernel", "")) if part),
+        "browser": ", ".join(f"{title} {versions[name]}" for name, title in clients.items()),
+        "navigation": ", ".join(f"{title}: {_navigation(name, versions)}" for name, title in clients.items()),
+        "server": ", quic-go ".join(versions[name] for name in ("server", "quic-go") if name in versions),
+    }
+    return {name: text for name, text in record.items() if text}
+
+
+def _loads_pages(campaign: Campaign) -> bool:
+    return campaign.rows.get("page_loads", 0) > 0
+
+
+def _code(campaign: Campaign) -> str:
+    state = {True: "", False: " with uncommitted changes", None: ""}[campaign.git_clean]
+    return campaign.git_revision + state if campaign.git_revision else ""
+
+
+def _kernel(campaign: Campaign, versions: dict[str, str]) -> str:
+    """That of the guest in virtual time, else that of the machine."""
+    if "guest_kernel" not in versions:
+        return f"Linux {campaign.host.kernel}"
+    patch = versions.get("guest_kernel_patch_sha256", "")[:_SHORT]
+    return f"Linux {versions['guest_kernel']} of the guest" + (f", patch {patch}" if patch else "")
+
+
+def _navigation(client: str, versions: dict[str, str]) -> str:
+    """What tells a client to load a page."""
+    driver = BROWSERS[client].driver if client in BROWSERS else ""
+    if client == "libcurl":
+        return "its own call"
+    return f"ChromeDriver {versions[driver]}" if driver in versions else "WebDriver BiDi"

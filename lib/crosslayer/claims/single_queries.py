@@ -1,0 +1,224 @@
+"""The results of IMC22 (Kosek et al., 2022, section 3.1) on single queries as checks, for any campaign that has them.
+
+A campaign gives series `DoQ handshake`, `DoQ resolve`, `DoQ exchange` (ms) and `DoQ response` etc. (bytes) on links;
+a link is a pair of vantage point and resolver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+
+from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, Sign, claim, descending
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.measures import CustomMeasure, Derived, Measure, mean, median, minimum, total
+from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
+from crosslayer.metrics.resampling import Estimate, derived
+from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
+
+SENT, RECEIVED, QUERY, RESPONSE = SIZES_BY_PART
+"""Parts of an exchange in bytes."""
+
+
+def size(series: str, *parts: str) -> Measure:
+    """Sum of the medians of some parts, by default of all, as in Table 1; bytes do not depend on the RTT."""
+    return total(median(f"{series} {part}") for part in parts or SIZES_BY_PART)
+
+
+def exchange(series: str) -> Measure:
+    """Median exchange in multiples of the RTT."""
+    return median(f"{series} exchange", in_rtts=True)
+
+
+def saved(faster: str, *slower: str) -> Measure:
+    """Decrease of one transport's exchange compared with the mean of others, percent."""
+    return (1 - exchange(faster) / mean(exchange(series) for series in slower)) * 100
+
+
+@dataclass(frozen=True)
+class Vantages:
+    """Vantage points of the campaigns of a study."""
+
+    point_of: Callable[[str], str | None]
+    """Vantage point of a link; None if it has none."""
+    needed: tuple[str, ...] = ()
+    """Vantage points without which there is no statistic over all; empty: those of the campaign are all."""
+
+    def duration(self, series: str, part: str, *points: str) -> Measure:
+        """Median over all resolvers of some vantage points, by default of all; ms."""
+        return median(f"{series} {part}").among(_seen_from(self, points or self.needed))
+
+    def of(self, o: Observed) -> list[str]:
+        """Vantage points of a campaign, by ascending RTT of their nearest resolver."""
+        points = dict.fromkeys(point for link in o.links if (point := self.point_of(link)) is not None)
+        if not points:
+            raise NotMeasured("this campaign has no vantage point of the paper")
+        return list(points)
+
+    def spread_over_protocols(self, o: Observed) -> Estimate:
+        """Increase of the slowest over the fastest resolve time at the vantage point with the largest one, percent."""
+        by_point = (
+            Derived(
+                lambda *xs: (np.max(xs, axis=0) / np.min(xs, axis=0) - 1) * 100,
+                tuple(self.duration(series, "resolve", point) for series in PAPER_SERIES),
+            )
+            for point in self.of(o)
+        )
+        return max((measure(o) for measure in by_point), key=lambda estimate: estimate.value)
+
+    def checks(self) -> list[Check]:
+        """Every result of section 3.1, with Table 1 and Fig. 2."""
+        duration = self.duration
+        resolving = {
+            f"{VANTAGE_POINTS[slow]} over {VANTAGE_POINTS[fast]}": (
+                duration("DoUDP", "resolve", slow) - duration("DoUDP", "resolve", fast)
+            )
+            for faster, slower in pairwise(_NEAR_TO_FAR)
+            for fast in faster
+            for slow in slower
+        }
+        return [
+            claim("I006", "A query over DoQ takes 33 % less than over DoT and DoH", saved("DoQ", "DoT", "DoH"), _SAVED),
+            *_table_1(),
+            *(
+                claim(
+                    identifier,
+                    f"{series} handshake over all vantage points, ms",
+                    duration(series, "handshake"),
+                    Number(tolerance=ABSOLUTE, unit="ms"),
+                )
+                for identifier, series in {"I089": "DoH", "I090": "DoT", "I091": "DoTCP", "I092": "DoQ"}.items()
+            ),
+            claim(
+                "I093",
+                "Handshakes of DoTCP and DoQ take half the time of DoH and DoT",
+                (duration("DoTCP", "handshake") + duration("DoQ", "handshake"))
+                / (duration("DoH", "handshake") + duration("DoT", "handshake")),
+                Number(tolerance=FRACTION, unit=""),
+            ),
+            claim(
+                "I097",
+                "The resolve times of all protocols are about equal at each vantage point",
+                CustomMeasure(self.spread_over_protocols),
+                Bound(below=10, unit="%"),
+                remark="Approximately equal is taken as: nowhere is the slowest transport 10 % above the fastest.",
+            ),
+            claim("I098", "Names are resolved fastest in Europe, then in Asia and North America", resolving, _LONGER),
+            claim(
+                "I100",
+                "DoQ takes most bytes, then DoH, DoT, DoTCP and DoUDP",
+                descending({series: size(series) for series in ("DoQ", "DoH", "DoT", "DoTCP", "DoUDP")}),
+                _MORE_BYTES,
+            ),
+            claim(
+                "I101",
+                "The DoQ handshake has more than twice the bytes of DoH and DoT",
+                minimum(size("DoQ", SENT, RECEIVED) / size(other, SENT, RECEIVED) for other in ("DoH", "DoT")),
+                Bound(above=2, unit=""),
+            ),
+            claim(
+                "I102",
+                "Query and response take fewer bytes with DoQ than with DoH",
+                {"DoH over DoQ": size("DoH", QUERY, RESPONSE) - size("DoQ", QUERY, RESPONSE)},
+                _MORE_BYTES,
+            ),
+            claim(
+                "I103",
+                "A query over DoQ takes 33 % less than over DoT and DoH",
+                saved("DoQ", "DoT", "DoH"),
+                _SAVED,
+                follows_from="I006, the same number",
+            ),
+            claim("I104", "DoQ falls 50 % short of DoUDP", saved("DoUDP", "DoQ"), _SAVED),
+            claim("I105", "DoT and DoH fall 66 % short of DoUDP", saved("DoUDP", "DoT", "DoH"), _SAVED),
+            claim(
+                "I106",
+                "DoQ takes about twice the bytes of DoH",
+                size("DoQ") / size("DoH"),
+                Number(tolerance=ABSOLUTE, unit=""),
+                remark="Checked on the total.",
+            ),
+            claim(
+                "I133",
+                "The smaller queries of a reused DoQ connection compensate for the bytes of its handshake",
+                {"bytes of a query and its answer, DoH over DoQ": _SAVED_BY_QUERY},
+                _MORE_BYTES,
+                remark=_AMORTISED,
+                follows_from="I102, the same difference",
+            ),
+            claim("I134", "Names are resolved fastest in Europe, then in Asia and North America", resolving, _LONGER),
+        ]
+
+
+@cache
+def _seen_from(vantages: Vantages, points: tuple[str, ...]) -> Callable[[Observed], Sequence[str]]:
+    """Links of vantage points, each of which must have some; without a point all links."""
+
+    def links(o: Observed) -> Sequence[str]:
+        if not points:
+            return o.links
+        by_point = {point: [link for link in o.links if vantages.point_of(link) == point] for point in points}
+        if missing := [VANTAGE_POINTS.get(point, point) for point, of_point in by_point.items() if not of_point]:
+            raise NotMeasured(f"this campaign has no vantage point in {', '.join(missing)}")
+        return tuple(link for of_point in by_point.values() for link in of_point)
+
+    return links
+
+
+_NEAR_TO_FAR = (("eu",), ("as", "na"), ("af", "oc", "sa"))
+_SAVED = Number(tolerance=SHARE, unit="%", direction=Sign())
+_OF_MEDIANS = "95 % interval of each difference of medians excludes 0"
+_MORE_BYTES = Ordering(unit="bytes", criterion=_OF_MEDIANS)
+_LONGER = Ordering(unit="ms", criterion=_OF_MEDIANS)
+
+_SAVED_BY_QUERY = size("DoH", QUERY, RESPONSE) - size("DoQ", QUERY, RESPONSE)
+_UP_FRONT = size("DoQ", SENT, RECEIVED) - size("DoH", SENT, RECEIVED)
+_AMORTISED = Cause(
+    "In bytes, as in the paper: the handshake of DoQ takes {0} more than that of DoH, and each query with its "
+    "answer {1} less, so that DoQ has sent less from about the {2}th query on.",
+    (_UP_FRONT, _SAVED_BY_QUERY, CustomMeasure(lambda o: derived(np.ceil, (_UP_FRONT / _SAVED_BY_QUERY)(o)))),
+)
+
+TABLE_1 = {
+    ("DoUDP",): "I052",
+    ("DoTCP",): "I053",
+    ("DoQ",): "I054",
+    ("DoH",): "I055",
+    ("DoT",): "I056",
+    ("DoTCP", SENT): "I057",
+    ("DoQ", SENT): "I058",
+    ("DoH", SENT): "I059",
+    ("DoT", SENT): "I060",
+    ("DoTCP", RECEIVED): "I061",
+    ("DoQ", RECEIVED): "I062",
+    ("DoH", RECEIVED): "I063",
+    ("DoT", RECEIVED): "I064",
+    ("DoUDP", QUERY): "I065",
+    ("DoTCP", QUERY): "I066",
+    ("DoQ", QUERY): "I067",
+    ("DoH", QUERY): "I068",
+    ("DoT", QUERY): "I069",
+    ("DoUDP", RESPONSE): "I070",
+    ("DoTCP", RESPONSE): "I071",
+    ("DoQ", RESPONSE): "I072",
+    ("DoH", RESPONSE): "I073",
+    ("DoT", RESPONSE): "I074",
+}
+"""Claim of each cell of Table 1, by transport and part; without a part it is the total."""
+
+
+def _table_1() -> list[Check]:
+    """Every cell."""
+    return [
+        claim(
+            identifier,
+            f"{series}: bytes of {', '.join(parts) or 'one query in total'}",
+            size(series, *parts),
+            Number(tolerance=BYTES, unit="bytes"),
+        )
+        for (series, *parts), identifier in TABLE_1.items()
+    ]

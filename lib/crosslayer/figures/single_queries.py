@@ -1,0 +1,139 @@
+"""Charts of single queries as IMC 2022 shows them: bytes (Table 1), and durations by vantage point (Fig. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from crosslayer.figures import marks
+from crosslayer.figures.style import INK, RULE, TEXT_PX, TEXT_WIDTH, AnyChart
+from crosslayer.published import Published
+from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
+
+ALL, PRINTED = "All, measured", "All, published"
+"""Rows of Fig. 2 over all vantage points."""
+
+TIMES = ("handshake", "resolve")
+"""Durations of Fig. 2."""
+
+
+def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
+    """Rows of `table1`: ours, the published ones, and the totals of both.
+
+    Columns series, part, source (`measured`, `published`), n, rounds, median, low, high; bytes. Of ours, `low` and
+    `high` are the 95 % interval; of published rows, the 10th and 90th percentile over the paper's resolvers. `total` is
+    the sum of the four medians, as in the paper.
+    """
+    printed = published.sizes.filter(pl.col("part").is_in(SIZES_BY_PART)).select(
+        "series", "part", source=pl.lit("published"), median="table1", low="p10", high="p90"
+    )
+    frame = pl.concat([ours.with_columns(source=pl.lit("measured")), printed], how="diagonal_relaxed")
+    total = frame.group_by("series", "source").agg(pl.col("median").sum(), pl.col("n").min(), part=pl.lit("total"))
+    frame = pl.concat([frame, total], how="diagonal_relaxed")
+    return frame.select("series", "part", "source", "n", "rounds", "median", "low", "high").sort(
+        _rank("series", [*PAPER_SERIES, "DoH3"]), _rank("part", ["total", *SIZES_BY_PART]), "source"
+    )
+
+
+def table1(frame: pl.DataFrame) -> AnyChart:
+    """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
+    ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
+    if ours.is_empty():
+        return marks.empty_plot("no bytes were counted", TEXT_WIDTH - 60, 80)
+    rows = ours.join(printed.select("series", "part", published="median"), on=["series", "part"], how="left")
+    rows = rows.with_columns(
+        percent=((pl.col("median") / pl.col("published") - 1) * 100).fill_nan(0.0),
+        ours=pl.col("median").round(0).cast(pl.Int64).cast(pl.String),
+        theirs=pl.format("({})", pl.col("published").cast(pl.Int64)).fill_null("not published"),
+    )
+    order = [name for name in (*PAPER_SERIES, "DoH3") if name in set(rows["series"])]
+    short = "replace(replace(datum.label, 'client to resolver', 'sent'), 'resolver to client', 'received')"
+    base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
+        marks.columns("part", ["total", *SIZES_BY_PART], orient="top", labelExpr=short),
+        marks.rows("series", order, bold=True),
+    )
+    scale = alt.Scale(domain=[-50, 0, 50], range=["#b2abd2", "#ffffff", "#fdb863"], interpolate="rgb", clamp=True)
+    legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
+    shade = alt.Color("percent:Q", scale=scale, legend=legend)
+    more = [alt.Tooltip("published:Q", format=".0f", title="published, bytes"), _EXCHANGES]
+    tooltip = marks.tooltip("series", "part", value="measured, bytes", digits=".0f", more=more)
+    chart: AnyChart = marks.heatmap(
+        base,
+        alt.condition("isValid(datum.percent)", shade, alt.value("white")),
+        tooltip,
+        marks.CellText("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
+        marks.CellText("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
+        stroke=RULE,
+    )
+    chart.data = rows
+    return chart
+
+
+_EXCHANGES = alt.Tooltip("n:Q", title="exchanges")
+
+
+def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """series, part, n, median, low, high, published with the 10th and 90th percentile over its resolvers; bytes."""
+    ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
+    published = printed.select("series", "part", published="median", published_p10="low", published_p90="high")
+    return ours.join(published, on=["series", "part"], how="left", maintain_order="left").drop("source", "rounds")
+
+
+def printed_handshakes(published: Published) -> pl.DataFrame:
+    """Median handshakes over all vantage points that the text gives: place, series, measure, source, median (ms)."""
+    return published.claims.filter(
+        pl.col("paper") == "IMC22", pl.col("quantity") == "handshake time", pl.col("statistic") == "median"
+    ).select(
+        place=pl.lit(PRINTED),
+        series=pl.col("scope").str.split(";").list.first(),
+        measure=pl.lit("handshake"),
+        source=pl.lit("published"),
+        median=pl.col("value").cast(pl.Float64),
+    )
+
+
+def ordered_times(frame: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
+    """Rows of `heatmaps` in their order, with the names of vantage points."""
+    columns = ["place", "series", "measure", "source", "n", "rounds", "median", "low", "high"]
+    named = frame.select(columns).with_columns(pl.col("place").replace(VANTAGE_POINTS))
+    return named.sort(_rank("measure", TIMES), _rank("place", _row_names(named)), _rank("series", series))
+
+
+def times_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """place, series, measure, n, median, low, high; ms. Published values are rows of their own."""
+    return frame.drop("source", "rounds")
+
+
+def _row_names(frame: pl.DataFrame) -> list[str]:
+    known = [*VANTAGE_POINTS.values(), ALL, PRINTED]
+    others = [name for name in frame["place"].unique(maintain_order=True) if name not in known]
+    return [name for name in (*VANTAGE_POINTS.values(), *others, ALL, PRINTED) if name in set(frame["place"])]
+
+
+def heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
+    """IMC22 Fig. 2: median handshake and resolve time, a row for each vantage point."""
+    if frame.filter(pl.col("source") == "measured").is_empty():
+        return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
+    names, top = _row_names(frame), float(frame["median"].max())  # type: ignore[arg-type]
+    shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
+    number = marks.CellText(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
+    tooltip = marks.tooltip("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
+    plots = []
+    for measure in TIMES:
+        shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
+        across = marks.columns("series", shown, orient="top")
+        down = marks.rows("place", names, bold=True, labels=measure == "handshake")
+        base = alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(names)).encode(across, down)
+        base = base.transform_filter(alt.datum.measure == measure)
+        title = f"{measure.capitalize()} time (ms)"
+        plots.append(marks.heatmap(base, shade, tooltip, number).properties(title=title))
+    chart: AnyChart = alt.hconcat(*plots, spacing=8)
+    chart.data = frame
+    return chart
+
+
+def _rank(column: str, order: Sequence[str]) -> pl.Expr:
+    ranks = {name: number for number, name in enumerate(order)}
+    return pl.col(column).replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))

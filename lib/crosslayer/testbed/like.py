@@ -1,0 +1,132 @@
+"""A resolver at its own distance behind the link, whose answers take as long as those of a measured one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from crosslayer.testbed import namespaces, network
+from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.server import Server
+
+NAME = "like.resolvers.test"
+"""Name in the resolver's certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTimes:
+    """Measured times of a resolver, ms."""
+
+    resolver: str
+    """Its name, and where it was measured from."""
+    rtts_ms: tuple[float, ...]
+    """RTT of its path."""
+    hits_ms: tuple[float, ...]
+    """What answers from its cache took beyond the RTT."""
+    misses_ms: tuple[float, ...]
+    """The same of answers to names that were not in its cache."""
+
+    def drawn_rtt_ms(self, seed: str) -> float:
+        """One of the RTTs, drawn by a seed."""
+        return random.Random(seed).choice(self.rtts_ms)
+
+    def check_link(self, link: str, rtt_ms: float) -> None:
+        """Raise `TestbedError` for a link with a larger RTT than the resolver has: it is behind that link."""
+        nearest_ms = min(self.rtts_ms)
+        if nearest_ms < rtt_ms:
+            raise TestbedError(
+                f"{self.resolver} was measured with an RTT of {nearest_ms:.1f} ms, less than the {rtt_ms:g} ms of the "
+                "link",
+                where=f"link {link}",
+                next_step=f"Choose a link with a smaller RTT, such as rtt-{nearest_ms:.0f}.",
+            )
+
+
+class LikeResolver:
+    """The running resolver, at the far end of the testbed's link. A context manager that removes it.
+
+    An answer's own time is drawn for each query from the measured ones. The RTT is set by `set_rtt`.
+
+    Parameters
+    ----------
+    times
+        What was measured.
+    addresses
+        IPv4 address of each host name that exists.
+    folder
+        Private folder of its files.
+    congestion_control
+        TCP algorithm; None keeps the machine's default.
+    seed
+        Seed of the times.
+    https_records
+        As for `Server.start`.
+
+    Raises
+    ------
+    TestbedError
+        If it does not start.
+    """
+
+    def __init__(
+        self,
+        times: MeasuredTimes,
+        addresses: Mapping[str, str],
+        folder: Path,
+        *,
+        congestion_control: str | None = None,
+        seed: int = 1,
+        https_records: bool = False,
+    ) -> None:
+        self.times = times
+        folder.mkdir(mode=0o700, exist_ok=True)
+        own = folder / "own.json"
+        own.write_text(
+            json.dumps({"hit_ms": times.hits_ms, "miss_ms": times.misses_ms, "seed": seed}), encoding="ascii"
+        )
+        with contextlib.ExitStack() as stack:
+            self._host, self.address = stack.enter_context(network.far_host(0, congestion_control))
+            network.wait_for_carrier([self._host, network.LINK])
+            self.server = stack.enter_context(
+                Server.start(
+                    partial(network.spawn, self._host),
+                    pages_dir=None,
+                    addresses={**addresses, NAME: self.address},
+                    folder=folder / "server",
+                    early_data=False,
+                    https_records=https_records,
+                    own_times=own,
+                )
+            )
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the resolver and remove its host."""
+        self._stack.close()
+
+    def set_rtt(self, rtt_ms: float, link_rtt_ms: float) -> None:
+        """Set the RTT between client and resolver: what the link lacks of it is added on the resolver's cable, ms."""
+        half_us = max(0.0, rtt_ms - link_rtt_ms) * 500
+        for namespace, device in ((network.LINK, f"to-{self._host}"), (self._host, "eth0")):
+            tc = [namespaces.tool("tc"), "qdisc", "replace", "dev", device, "root"]
+            command = namespaces.command_in(namespace, [*tc, "netem", "limit", "100000", "delay", f"{half_us:.3f}us"])
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise TestbedError(
+                    f"this kernel cannot delay the resolver's packets: {done.stderr.strip()}",
+                    where="--resolver-like",
+                    next_step="Use --clock virtual, or a kernel with sch_netem.",
+                )

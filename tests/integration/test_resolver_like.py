@@ -1,0 +1,30 @@
+"""An emulated resolver with measured times: what it predicts is compared with the resolver itself, in a box."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import prediction
+from tests.integration.conftest import CROSSLAYER
+
+
+@pytest.mark.slow
+def test_the_prediction_comes_true(tmp_path: Path) -> None:
+    for one in prediction.measure(tmp_path, seeds=3):
+        allowed = 0.5 if one.resolver == "steady" else 6.0  # jitter of 3 ms, of which one visit is drawn for a run
+        assert abs(one.error_ms) <= allowed, f"{one.resolver}, {one.what}: {one.error_ms:+.2f} ms"
+        assert statistics.median(one.real) > 0
+
+
+def test_a_resolver_nearer_than_the_link_is_refused() -> None:
+    done = subprocess.run(
+        [*CROSSLAYER, "link", "4g", "--resolver-like", "data/raw/resolvers:north@here", "--", "true"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "measured with an RTT of 12.0 ms, less than the" in done.stderr
+    assert "rtt-12" in done.stderr

@@ -1,0 +1,147 @@
+"""Predict lookups and a page through a resolver from its measured times, and compare with the real thing in a box.
+
+`python -m tests.prediction` prints a table; all in virtual time, in one guest. `crosslayer compare` measures two
+resolvers of a box. Then the same commands (kdig, curl) ask these resolvers in the box, and their emulation by
+`crosslayer link --resolver-like`. A page is one document over HTTP/2 whose name curl resolves over DoH at the resolver.
+
+This file is also the program that asks: `prediction.py ask ADDRESS HOST HIT MISS PAGE` prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+BOX = """
+[zone]
+name = "box.example"
+rtt_ms = 60
+[[origin]]
+name = "www.origin.test"
+rtt_ms = 20
+[[resolver]]
+name = "steady"
+rtt_ms = 30
+[[resolver]]
+name = "uneven"       # packets towards the client have a random delay
+rtt_ms = 45
+jitter_ms = 3
+"""
+LINK = "rtt-20"
+RESOLVERS = ("steady", "uneven")
+SEEDS, TIMES = 6, 3
+"""Runs of the emulation, and repetitions in each; the box has as many in one run."""
+TRANSPORTS = {"DoUDP": [], "DoTCP": ["+tcp"], "DoT": ["+tls"], "DoH": ["+https"], "DoQ": ["+quic"]}
+_TOOK = re.compile(r"in ([0-9.]+) ms")
+
+Times = dict[str, list[float]]
+"""Times by what was asked, ms."""
+
+
+def ask(address: str, host: str, hit: str, miss: str, page: str, times: int) -> Times:
+    """Ask in the namespace of a client; `{}` in `miss` stands for a label of its own."""
+    taken: Times = defaultdict(list)
+    _kdig(address, hit, [])
+    for number in range(times):
+        for transport, options in TRANSPORTS.items():
+            taken[f"{transport}, in the cache"].append(_kdig(address, hit, options))
+            taken[f"{transport}, not in the cache"].append(
+                _kdig(address, miss.format(f"{transport.lower()}{number}"), options)
+            )
+    doh = ["--doh-url", f"https://{host}/dns-query", "--resolve", f"{host}:443:{address}"]
+    command = ["curl", "-s", "-o", os.devnull, "-w", "%{time_starttransfer}", "--cacert", os.environ["CROSSLAYER_CA"]]
+    for number in range(times + 1):
+        done = subprocess.run([*command, *doh, page], capture_output=True, text=True, check=True)
+        kind = "page, name in the cache" if number else "page, name not in the cache"
+        taken[kind].append(float(done.stdout) * 1e3)
+    return taken
+
+
+def _kdig(address: str, name: str, options: list[str]) -> float:
+    command = ["kdig", f"@{address}", *options, name, "A"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = _TOOK.search(output)
+    assert match, output
+    return float(match[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What was predicted of a resolver, and what came true."""
+
+    resolver: str
+    what: str
+    real: list[float]
+    predicted: list[float]
+
+    @property
+    def error_ms(self) -> float:
+        """Predicted minus real median, ms."""
+        return statistics.median(self.predicted) - statistics.median(self.real)
+
+
+def measure(folder: Path, seeds: int = SEEDS) -> list[Prediction]:
+    """Measure, predict and ask, in one guest; `folder` keeps the dataset."""
+    from tests.integration.commands import Commands
+
+    box, dataset = folder / "box.toml", folder / "measured"
+    box.write_text(BOX, encoding="ascii")
+    program = [sys.executable, str(Path(__file__).resolve()), "ask"]
+    compare = [sys.executable, "-m", "crosslayer", "compare", "--name", "a.box.example", "--zone", "box.example"]
+    compare += ["--rate", "50", "--rounds", "12", "--all", "--dataset", str(dataset)]
+    real: dict[str, Times] = {}
+    predicted: dict[str, Times] = {}
+    with Commands("virtual", folder) as guest:
+
+        def run(*arguments: str) -> str:
+            done = guest.run(*arguments)
+            if done.returncode:
+                raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
+            return str(done.stdout)
+
+        run("box", str(box), "--", *compare)
+        for number, name in enumerate(RESOLVERS, start=1):
+            asked = [f"198.18.{number}.53", f"{name}.resolvers.test", "a.box.example", "{}.box.example"]
+            page = "https://www.origin.test/"
+            real[name] = json.loads(run("box", str(box), "--", *program, *asked, page, str(seeds * TIMES)))
+            times: Times = defaultdict(list)
+            for seed in range(seeds):
+                like = ["link", LINK, "--resolver-like", f"{dataset}:{name}", "--seed", str(seed), "--"]
+                asked = ["$CROSSLAYER_RESOLVER", "like.resolvers.test", "www.example.org", "{}.example"]
+                page = "https://www.wikipedia.org/"
+                for what, some in json.loads(run(*like, *program, *asked, page, str(TIMES))).items():
+                    times[what] += some
+            predicted[name] = times
+    return [
+        Prediction(name, what, some, predicted[name][what]) for name in RESOLVERS for what, some in real[name].items()
+    ]
+
+
+def table(predictions: list[Prediction]) -> str:
+    """A Markdown table: medians and P90 of both."""
+    lines = [
+        "| resolver | asked | real, median, ms | predicted, ms | difference, ms | real, P90, ms | predicted, ms |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for one in predictions:
+        medians = [statistics.median(some) for some in (one.real, one.predicted)]
+        tails = [sorted(some)[int(0.9 * (len(some) - 1))] for some in (one.real, one.predicted)]
+        numbers = (*(f"{value:.1f}" for value in medians), f"{one.error_ms:+.1f}", *(f"{value:.1f}" for value in tails))
+        lines.append(f"| {one.resolver} | {one.what} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["ask"]:
+        print(json.dumps(ask(*sys.argv[2:7], int(sys.argv[7]))))
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            print(table(measure(Path(name))))
