@@ -217,8 +217,8 @@ def test_what_the_network_does_is_flagged(testbed_machine: None, virtual_clock: 
 def _estimates(result: Row) -> dict[str, float]:
     """After how many seconds idle flows are forgotten, by the flags."""
     prefix = "idle UDP is forgotten"
-    found = [flag for flag in result["flags"] if flag["kind"] == prefix]
-    return {flag["subject"].partition(" ")[0]: float(flag["evidence"].split()[1]) for flag in found}
+    flagged_so = [flag for flag in result["flags"] if flag["kind"] == prefix]
+    return {flag["subject"].partition(" ")[0]: float(flag["evidence"].split()[1]) for flag in flagged_so}
 
 
 @pytest.mark.parametrize(("forgotten", "shows"), [("new-port", {"QUIC"}), ("drop", {"QUIC", "DoUDP"})])

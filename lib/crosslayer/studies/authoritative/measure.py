@@ -142,7 +142,7 @@ class LoadedQuery:
     metrics: QueryMetrics | None = None
 
 
-class Load:
+class PacedLoad:
     """The load of a plan on the near ends of its streams. A context manager that closes its sockets.
 
     Parameters
@@ -334,7 +334,7 @@ class Authoritative(Measurer):
         with namespaces.namespace(machine):
             at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
         near = [(_near(number), 53) for number in range(len(self._streams))]
-        self._load = enter(Load(self.bench.plan, self._streams, near, self._stubs, self._query, at_bind))
+        self._load = enter(PacedLoad(self.bench.plan, self._streams, near, self._stubs, self._query, at_bind))
 
     def _start_ours(self, spawn: Spawn, address: str) -> None:
         folder, enter = self.bench.folder, self._stack.enter_context

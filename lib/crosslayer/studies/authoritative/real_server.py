@@ -36,8 +36,8 @@ from crosslayer.stub import Stub, StubSettings, stub_version
 from crosslayer.studies.authoritative.measure import (
     STREAMS,
     Authoritative,
-    Load,
     LoadedQuery,
+    PacedLoad,
     Stream,
     check_pace,
     check_streams,
@@ -164,7 +164,7 @@ def _rounds(server: RealServer, job: Job, _say: Callable[[str], None]) -> Genera
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stubs = [stack.enter_context(_stub(server, stream, folder / str(n))) for n, stream in enumerate(loaded)]
         near = [_socket_of(stub) for stub in stubs]
-        load = stack.enter_context(Load(server.plan, loaded, near, stubs, query))
+        load = stack.enter_context(PacedLoad(server.plan, loaded, near, stubs, query))
         for number, cell in job.todo:
             order = server.plan.shuffled(number, cell, [str(n) for n in range(len(loaded))])
             rtt_ms = _rtt_ms(server)
@@ -181,7 +181,7 @@ def _rounds(server: RealServer, job: Job, _say: Callable[[str], None]) -> Genera
             yield FinishedRound(cell, number, {"paced_queries": rows}, failures, _BACKEND, versions)
 
 
-def _row(load: Load, loaded: Sequence[Stream], query: LoadedQuery, order: Sequence[str]) -> dict[str, Any]:
+def _row(load: PacedLoad, loaded: Sequence[Stream], query: LoadedQuery, order: Sequence[str]) -> dict[str, Any]:
     """The row of a query. The stub reports that early data was accepted, since the server's log is not at hand."""
     assert query.stream is not None, "no BIND of ours is asked"
     stream = loaded[query.stream]
