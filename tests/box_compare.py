@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Checked:
     """A value of a visit, and the truth about it."""
 
     value: str
-    """What was measured: first, next, miss, resumed, rtt or recursion."""
+    """What was measured: first, next, miss, idle, resumed, early, rtt or recursion."""
     resolver: str
     transport: str
     measured_ms: float
@@ -47,15 +48,20 @@ class Checked:
         return self.measured_ms - self.true_ms
 
 
-def run(box: Path, folder: Path, *arguments: str) -> tuple[Row, list[Row], list[Row]]:
-    """Compare in a box in virtual time: the result, the visits with their targets, and the truth."""
+def run(box: Path, folder: Path, *arguments: str, program: Sequence[str] = ()) -> tuple[Row, list[Row], list[Row]]:
+    """Compare in a box in virtual time: the result, the visits with their targets, and the truth.
+
+    `program` is run in the box with the command of the comparison as its last arguments.
+    """
     truth, result, dataset = folder / "truth.jsonl", folder / "result.json", folder / "dataset"
     box_options = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
     command = ["compare", "--name", f"a.{ZONE}", "--json", str(result), "--dataset", str(dataset), "--seed", "1"]
-    program = [sys.executable, "-m", "crosslayer"]
+    paths = [str(ROOT), os.environ.get("PYTHONPATH")]
+    crosslayer = [sys.executable, "-m", "crosslayer"]
     done = subprocess.run(
-        [*program, "box", str(box), *box_options, "--", *program, *command, *arguments],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        [*crosslayer, "box", str(box), *box_options, "--", *program, *crosslayer, *command, *arguments],
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
@@ -122,10 +128,17 @@ def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
             recursion_ms = miss["own_ms"] - hit["own_ms"]
             checked.append(Checked("recursion", name, transport, visit["miss_ms"] - hit_ms, recursion_ms, rtt_ms))
         if visit["resumed_ms"] is not None:
-            resumed = next(row for row in own if _port(row) == ports[1])
-            # CoreDNS's own listener of DoT reports no resumption.
-            assert resumed["resumed"] or transport == "DoT", resumed
-            add("resumed", _since_first(resumed, packets_of(ports[1])), "resumed_ms")
+            # Flows between them filled the cache again. CoreDNS's own listener of DoT reports no resumption.
+            others = [row for row in own if _port(row) != ports[0] and row["source"] == "hit"]
+            resumed = next(row for row in others if row["resumed"] or transport == "DoT")
+            add("resumed", _since_first(resumed, packets_of(_port(resumed))), "resumed_ms")
+        if visit["early_ms"] is not None:
+            early = next(row for row in own if row["early_data"])
+            add("early", _since_first(early, packets_of(_port(early))), "early_ms")
+        for number, query in enumerate(visit["idle"]):
+            if query["error"] is None:
+                true_ms = _since_query(kept[expected + number], packets)
+                checked.append(Checked("idle", name, transport, query["time_ms"], true_ms, rtt_ms))
         if visit["rtt_ms"] is not None:
             add("rtt", rtt_ms, "rtt_ms")
     return checked
@@ -166,7 +179,9 @@ MEANING = {
     "first": "first query, new connection",
     "next": "next query, same connection",
     "miss": "query that misses the cache",
+    "idle": "query after 20 s idle, same connection",
     "resumed": "resumed connection",
+    "early": "query in early data",
     "recursion": "resolver's own time: miss minus hit",
 }
 TOLERANCE = {"rtt": "0.1 ms", "recursion": "0.5 ms"}

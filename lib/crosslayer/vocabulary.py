@@ -257,6 +257,12 @@ class QueryState(StrEnum):
     """The connection of the query before."""
     RESUMED = "resumed"
     """A new connection with a session ticket."""
+    EARLY_DATA = "early-data"
+    """A new connection with a session ticket; the query leaves with the first flight (0-RTT)."""
+    IDLE = "idle"
+    """The connection of the query before, after an idle time of the plan."""
+    IDLE_SEARCH = "idle-search"
+    """The same, after an idle time that narrows down when the network forgets the connection."""
 
 
 class CacheUse(StrEnum):
@@ -281,6 +287,12 @@ class EventKind(StrEnum):
     """A query to an address where nobody is was answered."""
     NOT_INTERCEPTED = "not-intercepted"
     """It was not."""
+    ADDRESS_CHANGED = "address-changed"
+    """The client got another address during a round."""
+    CLOCK_STEPPED = "clock-stepped"
+    """The clock of the measuring machine was set during a round."""
+    SLEPT = "slept"
+    """The measuring machine slept during a round."""
 
 
 class LocatedKind(StrEnum):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -79,6 +81,112 @@ def test_messages_have_the_sizes_that_are_stated(campaign: Dataset) -> None:
     padded = rows.filter(~pl.col("protocol").is_in(["DoUDP", "DoTCP"]))
     assert set(padded["query_bytes"]) == {128}
     assert set(padded["answer_bytes"]) == {468}
+
+
+SERVERS = """
+[zone]
+name = "box.example"
+ttl_s = 86400
+[[resolver]]
+name = "mine"
+rtt_ms = 83.9
+[[resolver]]
+name = "bind"
+make = "bind9"
+rtt_ms = 83.9
+"""
+
+
+def real(
+    folder: Path, server: str, *arguments: str, outside: str = "1"
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+    """Measure a server of a box as if it were on the Internet; the result of the command, and the truth."""
+    box, truth = folder / "box.toml", folder / "truth.jsonl"
+    box.write_text(SERVERS, encoding="utf-8")
+    in_box = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
+    study = ["--study", "authoritative", "--size", "smoke", "--server", server, "--name", "a.box.example"]
+    done = subprocess.run(
+        [
+            *CROSSLAYER, "box", str(box), *in_box, "--",
+            *CROSSLAYER, "measure", *study, "--rounds", "4", "--out", str(folder / "out"), *arguments,
+        ],
+        capture_output=True, text=True, timeout=600, check=False,
+        env=os.environ | {"CROSSLAYER_BOX_IS_OUTSIDE": outside, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    return done, [json.loads(line) for line in truth.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_real_server_is_measured_at_its_distance(virtual_clock: list[str], tmp_path: Path) -> None:
+    done, truth = real(tmp_path, "198.18.1.53", "--i-may-send-this")
+    assert done.returncode == 0, done.stderr
+    rows = Dataset.open(tmp_path / "out", every_round=True).table("paced_queries").collect()
+    assert rows["error"].null_count() == rows.height, rows["error"].drop_nulls().to_list()
+    assert (rows["path_rtt_ms"] - 83.9).abs().max() < 0.1
+    measured = rows.filter(pl.col("role") == Role.MEASURED)
+    counts = {key: part.height for key, part in measured.group_by("protocol", "connection_mode")}
+    assert counts == {
+        (stream.protocol.value, stream.connection): 4 * 2 * (4 if stream.connection == "kept" else 1)
+        for stream in STREAMS
+    }
+    trips = {
+        ("DoTCP", "new"): 2, ("DoT", "new"): 3, ("DoH", "new"): 3, ("DoQ", "new"): 2, ("DoH3", "new"): 2,
+    }  # fmt: skip
+    for row in measured.iter_rows(named=True):
+        late = row["connection_mode"] == "0-rtt" and not row["early_data_accepted"]
+        expected_ms = 2 * 83.9 if late else trips.get((row["protocol"], row["connection_mode"]), 1) * 83.9
+        assert row["response_ms"] == pytest.approx(expected_ms, abs=1), row
+    early = measured.filter(pl.col("connection_mode") == "0-rtt")
+    assert early.group_by("protocol").agg(pl.col("early_data_accepted").any())["early_data_accepted"].all()
+    # The truth: nobody else was asked, and each query that was measured arrived.
+    answers = [row for row in truth if row["event"] == "answer" and row["resolver"] != "authority"]
+    assert {row["resolver"] for row in answers} == {"mine"}
+    assert len(answers) == rows.height
+    assert f"This sends {rows.height} queries for 'a.box.example'" in done.stdout
+    assert sum(row["early_data"] for row in answers) == early["early_data_accepted"].sum()
+    assert "RTT of the path (TCP connect, median): 83.9" in done.stdout
+
+
+def test_a_real_bind_is_measured_over_what_it_offers(virtual_clock: list[str], tmp_path: Path) -> None:
+    listed = tmp_path / "mine.toml"
+    listed.write_text(
+        '[[resolver]]\nname = "bind"\naddress = ["198.18.2.53"]\nhost = "bind.resolvers.test"\n'
+        "transports = { doudp = 53, dotcp = 53, dot = 853, doh = 443 }\n",
+        encoding="utf-8",
+    )
+    done, _truth = real(tmp_path, str(listed), "--i-may-send-this")
+    assert done.returncode == 0, done.stderr
+    rows = Dataset.open(tmp_path / "out", every_round=True).table("paced_queries").collect()
+    assert rows["error"].null_count() == rows.height, rows["error"].drop_nulls().to_list()
+    kept = rows.filter(pl.col("role") == Role.MEASURED, pl.col("connection_mode") == "kept")
+    assert set(kept["protocol"]) == {"DoUDP", "DoTCP", "DoT", "DoH"}
+    assert (kept["response_ms"] - 83.9).abs().max() < 1
+
+
+def test_nothing_is_sent_to_a_real_server_without_consent(virtual_clock: list[str], tmp_path: Path) -> None:
+    for arguments, message in (((), "you did not consent; nothing was sent"), (("--dry-run",), "")):
+        done, truth = real(tmp_path, "198.18.1.53", *arguments)
+        assert (done.returncode == 0) == bool(arguments)
+        assert message in done.stderr
+        assert "queries for 'a.box.example'" in done.stdout
+        assert not [row for row in truth if row["event"] in ("packet", "drop", "answer")]
+        assert not (tmp_path / "out").exists()
+        (tmp_path / "truth.jsonl").unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--study", "loss", "--server", "192.0.2.1", "--name", "a.example"], "need --study authoritative"),
+        (["--study", "authoritative", "--server", "192.0.2.1"], "belong together"),
+        (["--study", "authoritative", "--name", "a.example"], "belong together"),
+        (["--study", "authoritative", "--server", "quad9", "--name", "a.example"], "has 2 addresses"),
+        (["--study", "authoritative", "--server", "nonsense", "--name", "a.example"], "nonsense"),
+    ],
+)
+def test_what_is_wrong_with_a_real_server_is_named(crosslayer: Run, arguments: list[str], message: str) -> None:
+    done = crosslayer("measure", *arguments)
+    assert done.returncode
+    assert message in done.stderr
 
 
 def start(folder: Path, zone: str = ZONE) -> Bind:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ from typing import Any
 import pytest
 
 from crosslayer.box import load_box
+from crosslayer.resolvers.journal import read_campaign
+from crosslayer.resolvers.plan import Disturbance
+from crosslayer.vocabulary import EventKind
 from tests import box_compare
 from tests.integration.conftest import run_here
 
@@ -92,7 +97,7 @@ def test_every_time_is_the_truth(testbed_machine: None, virtual_clock: list[str]
     assert not wrong, box_compare.table(checked)
     counts = Counter((one.value, one.transport) for one in checked)
     assert set(counts.values()) == {60}
-    assert len(counts) == 6 + 6 + 5 + 6 + 4 + 6  # rtt, first, next, miss, resumed, recursion
+    assert len(counts) == 6 + 6 + 5 + 6 + 4 + 4 + 2 + 6  # rtt, first, next, miss, idle, resumed, early, recursion
     assert result["flags"] == []
     # The true order of the first queries, wherever two of a transport differ by more than 2 ms.
     rtt_ms = {resolver.name: resolver.rtt_ms for resolver in load_box(BOXES / "five.toml").resolver}
@@ -163,7 +168,7 @@ def _missed(measured: list[Row], truth: list[Row]) -> set[str]:
 def test_every_pitfall_is_flagged(testbed_machine: None, virtual_clock: list[str], tmp_path: Path) -> None:
     transports = [word for name in ("doudp", "dot", "doh", "doq") for word in ("--transport", name)]
     result, measured, truth = box_compare.run(
-        BOXES / "pitfalls.toml", tmp_path, "--all", *transports, "--rate", "4", "--timeout", "1",
+        BOXES / "pitfalls.toml", tmp_path, "--all", "--idle", "1s", *transports, "--rate", "4", "--timeout", "1",
         "--name", "x.ads.box.example", "--rounds", "8",
     )  # fmt: skip
     # Each cache is filled by the first query that it gets: a site that is new, and each of several caches.
@@ -209,5 +214,175 @@ def test_what_the_network_does_is_flagged(testbed_machine: None, virtual_clock: 
     assert flagged(result) == {("blocked port", "UDP port 853")}
 
 
+def _estimates(result: Row) -> dict[str, float]:
+    """After how many seconds idle flows are forgotten, by the flags."""
+    prefix = "idle UDP is forgotten"
+    flagged_so = [flag for flag in result["flags"] if flag["kind"] == prefix]
+    return {flag["subject"].partition(" ")[0]: float(flag["evidence"].split()[1]) for flag in flagged_so}
+
+
+@pytest.mark.parametrize(("forgotten", "shows"), [("new-port", {"QUIC"}), ("drop", {"QUIC", "DoUDP"})])
+def test_the_time_after_which_a_nat_forgets_udp_is_measured(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path, forgotten: str, shows: set[str]
+) -> None:
+    box = tmp_path / "box.toml"
+    text = (BOXES / "nat.toml").read_text(encoding="utf-8")
+    box.write_text(text.replace('"new-port"', f'"{forgotten}"'), encoding="utf-8")
+    result, measured, truth = box_compare.run(
+        box, tmp_path, "--idle", "20s", "--idle", "45s", "--rate", "5", "--rounds", "4"
+    )
+    estimates = _estimates(result)
+    assert estimates == dict.fromkeys(shows, pytest.approx(30, abs=1))
+    assert len(result["flags"]) == len(shows)
+    dropped = {row["reason"] for row in truth if row["event"] == "drop" and row["host"] in ("one", "two")}
+    assert ("nat-forgot" in dropped) == (forgotten == "drop")
+    for visit in measured:
+        for query in visit["idle"]:
+            transport = visit["target"]["protocol"]
+            forgot = query["rested_s"] > 30 and transport in ("DoQ", "DoH3", "DoUDP")
+            if forgotten == "drop":
+                assert (query["error"] == "timeout") == forgot, (transport, query)
+            elif transport in ("DoQ", "DoH3"):
+                assert query["moved"] == forgot, (transport, query)
+                assert query["error"] is None
+
+
+def test_a_server_that_closes_idle_connections_is_no_nat(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    box = tmp_path / "box.toml"
+    text = (BOXES / "nat.toml").read_text(encoding="utf-8")
+    box.write_text(text.partition("[network.nat]")[0].replace("= 120", "= 25"), encoding="utf-8")
+    result, measured, _truth = box_compare.run(box, tmp_path, "--idle", "20s", "--idle", "45s", "--rounds", "2")
+    assert result["flags"] == []
+    ended = {(query["idle_s"], query["error"]) for visit in measured if visit["target"]["protocol"] in ("DoQ", "DoH3")
+             for query in visit["idle"]}  # fmt: skip
+    assert ended == {(20.0, None), (45.0, "idle timeout")}
+
+
+def test_early_data_and_idle_times_are_measured(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    result, measured, truth = box_compare.run(BOXES / "five.toml", tmp_path, "--all", "--rounds", "3", "--rate", "20")
+    assert result["flags"] == []
+    rtt_ms = {resolver.name: resolver.rtt_ms for resolver in load_box(BOXES / "five.toml").resolver}
+    early = {(row["resolver"], row["transport"]) for row in truth if row["event"] == "answer" and row["early_data"]}
+    assert early == {(name, transport) for name in rtt_ms for transport in ("doq", "doh3")}
+    for visit in measured:
+        name, transport = visit["target"]["name"], visit["target"]["protocol"]
+        near = pytest.approx(rtt_ms[name], abs=0.01 * rtt_ms[name] + 0.2)
+        assert (visit["early_ms"] == near) == (transport in ("DoQ", "DoH3")), visit
+        assert visit["early_error"] is None
+        (idle,) = visit["idle"]
+        assert idle["idle_s"] == 20
+        if idle["error"] is None:
+            assert idle["time_ms"] == near, (name, transport)
+    closed = {visit["target"]["protocol"] for visit in measured if visit["idle"][0]["error"]}
+    assert closed <= {"DoT", "DoTCP"}, "CoreDNS closes them after 10 s"
+
+
+ROUND_TRIPS = {"DoUDP": 1, "DoT": 3, "DoH": 3, "DoH3": 2, "DoQ": 2}
+TWO = """
+[zone]
+name = "box.example"
+ttl_s = 86400
+[[resolver]]
+name = "one"
+rtt_ms = 20
+[[resolver]]
+name = "two"
+rtt_ms = 30
+"""
+
+
+def disturbed(
+    box: Path, folder: Path, *arguments: str, program: tuple[str, ...] = ()
+) -> tuple[Row, list[Disturbance], list[Row]]:
+    """Compare in a box in which something happens in the middle of a round: result, what was noticed, truth.
+
+    Every round is complete, its visits are without error, and its times are those of the paths.
+    """
+    result, measured, truth = box_compare.run(box, folder, "--rounds", "6", *arguments, program=program)
+    noticed = read_campaign(folder / "dataset").disturbances["host-1"]
+    again = {one.round for one in noticed if one.voids is not None}
+    targets = {(visit["target"]["name"], visit["target"]["protocol"]) for visit in measured}
+    assert len(measured) == 6 * len(targets), "each round has a whole attempt"
+    for visit in measured:
+        assert visit["attempt"] == (visit["round"] in again)
+        assert visit["error"] is visit["next_error"] is None, visit
+        rtt_ms = 20 if visit["target"]["name"] == "one" else 30
+        assert visit["first_ms"] == pytest.approx(ROUND_TRIPS[visit["target"]["protocol"]] * rtt_ms, abs=0.5)
+    return result, noticed, truth
+
+
+def _during(noticed: Disturbance, folder: Path, at_ns: int) -> bool:
+    """Whether something happened between the round before a voided attempt and the time at which it was noticed."""
+    visits = read_campaign(folder / "dataset").visits
+    before = max(visit.started_s for visit in visits if visit.round < noticed.round)
+    return before <= at_ns / 1e9 <= noticed.noticed_s
+
+
+@pytest.mark.parametrize(
+    ("transports", "evidence"),
+    [(("doq",), "validated another address"), (("dot", "doh"), "kept connections to 2 operators were reset")],
+)
+def test_a_round_in_which_the_nat_gets_another_address_is_measured_again(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path, transports: tuple[str, ...], evidence: str
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(f"{TWO}[network.nat]\naddress_changes_s = [9.5]\n", encoding="utf-8")
+    result, (noticed,), truth = disturbed(
+        box, tmp_path, *(word for name in transports for word in ("--transport", name))
+    )
+    assert noticed.kind is EventKind.ADDRESS_CHANGED
+    assert evidence in noticed.reason
+    (changed,) = (row for row in truth if row["event"] == "address-change")
+    assert _during(noticed, tmp_path, changed["time_ns"])
+    assert [flag["kind"] for flag in result["flags"]] == ["address change"]
+    assert [flag["subject"] for flag in result["flags"]] == [f"round {noticed.round}"]
+
+
+def renumber(at_s: float, command: list[str]) -> int:
+    """In a box: run a command, and meanwhile give this machine another address."""
+    from pyroute2 import IPRoute
+
+    with subprocess.Popen(command) as process, IPRoute() as ip:
+        time.sleep(at_s)
+        (device,) = ip.link_lookup(ifname="eth0")
+        ip.addr("add", index=device, address="192.168.53.77", prefixlen=32)
+        ip.addr("del", index=device, address="192.168.53.2", prefixlen=32)
+        return process.wait()
+
+
+def test_a_round_in_which_the_machine_gets_another_address_is_measured_again(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(f"{TWO}[network.nat]\n", encoding="utf-8")
+    program = (sys.executable, __file__, "renumber", "10.5")
+    result, (noticed,), _truth = disturbed(box, tmp_path, "--transport", "doudp", "--transport", "doh", program=program)
+    assert noticed.kind is EventKind.ADDRESS_CHANGED
+    assert "of its own" in noticed.reason
+    assert [flag["kind"] for flag in result["flags"]] == ["address change"]
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -90.0, 0.5])
+def test_a_round_in_which_the_clock_is_set_is_measured_again(
+    testbed_machine: None, virtual_clock: list[str], tmp_path: Path, by_s: float
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(f"clock_step = [{{ at_s = 10.5, by_s = {by_s} }}]\n{TWO}", encoding="utf-8")
+    result, (noticed,), truth = disturbed(box, tmp_path)
+    assert noticed.kind is EventKind.CLOCK_STEPPED
+    assert noticed.reason == f"the time of day was set by {by_s:+.1f} s"
+    assert [row["by_s"] for row in truth if row["event"] == "clock-step"] == [by_s]
+    assert [flag["kind"] for flag in result["flags"]] == ["clock step"]
+    # No comparison waits for a clock that was set back, and nothing is measured by that clock.
+    packets = [row["time_ns"] for row in truth if row["event"] == "packet"]
+    assert max(packets) - min(packets) < 120e9
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "renumber":
+        sys.exit(renumber(float(sys.argv[2]), sys.argv[3:]))
     seeds(int(sys.argv[2]), Path(sys.argv[3]))

@@ -144,13 +144,14 @@ def test_the_true_order_and_times_are_measured(crosslayer: Run, virtual_clock: l
     for row in truth:
         if row["event"] == "answer" and row["resolver"] != "authority":
             times[row["resolver"]].append(row["time_ns"] / 1e9)
-    per_address = 1 + 6 * (1 + 3 + 3)  # the name stays in the cache: one query fills it
-    assert {name: len(when) for name, when in times.items()} == {
-        name: per_address * (2 if name == "city" else 1) for name in RTT_MS
-    }
+    # First, next, idle and resumed query, early data; and at most one a round that fills the cache.
+    for name, when in times.items():
+        addresses = 2 if name == "city" else 1
+        assert 1 <= len(when) - addresses * 6 * (2 + 4 + 5) <= addresses * 6, name
     # The operators are interleaved: the one with two addresses determines the time, and not the sum of all.
     starts = [when for all_times in times.values() for when in all_times]
-    assert max(starts) - min(starts) < 1.5 * 2 * per_address
+    longest_s = 2 * 6 * (2 + 4 + 5 + 1) + 2 * 6 * 3 * 20
+    assert max(starts) - min(starts) < 1.5 * longest_s
     for name, when in times.items():
         # The first packet leaves on time; a query follows 0 to 2 round-trips later.
         slack = 2 * RTT_MS[name] / 1000 + 0.01

@@ -175,7 +175,7 @@ def back(nat: Translator, at_s: float, to: tuple[bytes, int], protocol: int = UD
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_nat_forgets_idle_udp_flows_and_no_others(drop: bool) -> None:
-    nat = Translator(CLIENT, [OUTSIDE, SECOND], 30, drop=drop)
+    nat = Translator([OUTSIDE, SECOND], 30, drop=drop)
     _, address, port = out(nat, 0)
     assert address == OUTSIDE
     assert back(nat, 29, (address, port)) == ("", CLIENT, 4000)
@@ -188,8 +188,18 @@ def test_a_nat_forgets_idle_udp_flows_and_no_others(drop: bool) -> None:
     assert back(nat, 1000, (OUTSIDE, tcp), TCP) == ("", CLIENT, 4000)
 
 
+def test_a_nat_has_a_flow_for_each_inside_address() -> None:
+    nat = Translator([OUTSIDE], None, drop=False)
+    _, _, first = out(nat, 0)
+    other = packet(UDP, b"q", "192.0.2.9", "192.0.2.4", (4000, 53))
+    assert nat.out(other, 0) == ""
+    assert other.source_port != first
+    assert back(nat, 1, (OUTSIDE, first)) == ("", CLIENT, 4000)
+    assert back(nat, 1, (OUTSIDE, other.source_port))[1] == socket.inet_aton("192.0.2.9")
+
+
 def test_a_nat_lets_nothing_in_that_was_not_asked_for() -> None:
-    nat = Translator(CLIENT, [OUTSIDE, SECOND], None, drop=False)
+    nat = Translator([OUTSIDE, SECOND], None, drop=False)
     assert back(nat, 0, (OUTSIDE, 20_000))[0] == "nat-unknown"
     _, address, port = out(nat, 0)
     nat.renumber()

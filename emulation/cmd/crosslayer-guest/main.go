@@ -60,17 +60,18 @@ func powerOff() {
 
 // A job is what the host asks for.
 type job struct {
-	Command     []string  `json:"command"`     // program (a path) and arguments
-	Environment []string  `json:"environment"` // NAME=value
-	Folder      string    `json:"folder"`      // working folder
-	UID         uint32    `json:"uid"`         // whom it runs as
-	GID         uint32    `json:"gid"`         //
-	Groups      []uint32  `json:"groups"`      //
-	Writable    []string  `json:"writable"`    // folders of the host, the same in the guest
-	Virtual     bool      `json:"virtual"`     // the clock stands still while anything computes
-	Terminal    [3]bool   `json:"terminal"`    // which standard streams are a terminal
-	Size        [2]uint16 `json:"size"`        // rows and columns of the terminal
-	Given       bool      `json:"given"`       // what follows in the file is all of the command's standard input
+	Command     []string  `json:"command"`        // program (a path) and arguments
+	Environment []string  `json:"environment"`    // NAME=value
+	Folder      string    `json:"folder"`         // working folder
+	UID         uint32    `json:"uid"`            // whom it runs as
+	GID         uint32    `json:"gid"`            //
+	Groups      []uint32  `json:"groups"`         //
+	Writable    []string  `json:"writable"`       // folders of the host, the same in the guest
+	Virtual     bool      `json:"virtual"`        // the clock stands still while anything computes
+	Terminal    [3]bool   `json:"terminal"`       // which standard streams are a terminal
+	Size        [2]uint16 `json:"size"`           // rows and columns of the terminal
+	Given       bool      `json:"given"`          // what follows in the file is all of the command's standard input
+	SetClock    bool      `json:"settable_clock"` // lines in clockControl set the time of day
 
 	file *os.File // where that begins
 }

@@ -3,10 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,7 +72,40 @@ func prepare(j *job) error {
 			return err
 		}
 	}
+	if j.SetClock {
+		if err := settableClock(); err != nil {
+			return err
+		}
+	}
 	return loopbackUp()
+}
+
+// clockControl takes lines with a number of nanoseconds, by which the guest's time of day is set. The command cannot set
+// it by itself, since its user is none of the guest's first user namespace.
+const clockControl = "/dev/crosslayer-clock"
+
+func settableClock() error {
+	if err := syscall.Mkfifo(clockControl, 0o600); err != nil {
+		return fmt.Errorf("%s: %w", clockControl, err)
+	}
+	if err := os.Chmod(clockControl, 0o622); err != nil {
+		return err
+	}
+	fifo, err := os.OpenFile(clockControl, os.O_RDWR, 0) // so that it does not end with a writer
+	if err != nil {
+		return err
+	}
+	go func() {
+		for lines := bufio.NewScanner(fifo); lines.Scan(); {
+			step, err := strconv.ParseInt(lines.Text(), 10, 64)
+			if err != nil {
+				continue
+			}
+			now := syscall.NsecToTimeval(time.Now().UnixNano() + step)
+			_ = syscall.Settimeofday(&now)
+		}
+	}()
+	return nil
 }
 
 // foldersInMemory puts a layer in memory over /tmp, where what the host has there can be read, and an empty /run.

@@ -25,6 +25,7 @@ from crosslayer.box.servers import (
     resolver_corefile,
     zone_text,
 )
+from crosslayer.guest import CLOCK_CONTROL
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import Authority, make_certificates
 
@@ -63,6 +64,10 @@ class Box:
         if not namespaces.inside():
             raise BoxStartError(
                 "a box runs in private namespaces only", next_step="Call it through the `crosslayer` command."
+            )
+        if description.clock_step and not CLOCK_CONTROL.exists():
+            raise BoxStartError(
+                "has a step of the clock, which only a guest has", where="clock_step", next_step="Add --clock virtual."
             )
         self.description = description
         self.plan = plan(description)

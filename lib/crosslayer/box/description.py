@@ -119,6 +119,8 @@ class BoxResolver:
     route: list[Route] = field(default_factory=list)
     path_change: list[PathChange] = field(default_factory=list)
     certificate: Literal["good", "other-name", "other-ca", "expired"] = "good"
+    idle_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    """It closes a connection of QUIC or HTTP that is idle for longer, s."""
     doq_alpn: Annotated[str, Meta(min_length=1, max_length=32)] = "doq"
     """Application protocol of DoQ; drafts of RFC 9250 had `doq-i00` to `doq-i11`."""
     filter: list[Domain] = field(default_factory=list)
@@ -150,7 +152,8 @@ class BoxResolver:
             raise FieldError("excludes site", key="path_change", next_step="Use route with from_s instead.")
         if self.make != "crosslayer":
             own = {
-                "caches": self.caches > 1, "doq_alpn": self.doq_alpn != "doq", "filter": bool(self.filter),
+                "caches": self.caches > 1, "idle_timeout_s": self.idle_timeout_s != 30.0,
+                "doq_alpn": self.doq_alpn != "doq", "filter": bool(self.filter),
                 "asks_to_stop": self.asks_to_stop is not None, "ipv6": self.has_ipv6,
                 "rate_limit": self.rate_limit is not None, "site": bool(self.site),
             }  # fmt: skip
@@ -201,6 +204,16 @@ class NatBehaviour:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockStep:
+    """A step of the clock (CLOCK_REALTIME), for all machines of the box; in virtual time only."""
+
+    at_s: Seconds
+    """Time after the start of the command, s."""
+    by_s: float
+    """What is added to it, s."""
+
+
+@dataclass(frozen=True, slots=True)
 class Vantage:
     """One more client, in a namespace of its own."""
 
@@ -247,6 +260,7 @@ class Description:
     zone: Zone = field(default_factory=Zone)
     origin: list[Origin] = field(default_factory=list)
     network: Network = field(default_factory=Network)
+    clock_step: list[ClockStep] = field(default_factory=list)
     vantage: Annotated[list[Vantage], Meta(max_length=MOST_VANTAGES)] = field(default_factory=list)
     """Clients besides the first one."""
     system_resolver: str = ""

@@ -140,6 +140,7 @@ class HostPlan:
                 "drop": nat.forgotten == "drop",
                 "address_changes_s": nat.address_changes_s,
             },
+            "clock_steps": sorted((step.at_s, step.by_s) for step in description.clock_step),
             "vantages": [
                 {
                     "mac": vantage.mac,

@@ -24,6 +24,7 @@ def listing(description: Description) -> str:
     for interception in client.interception:
         of = ", ".join(interception.resolvers) or "every address"
         lines.append(f"intercepted: {', '.join(interception.transports)} to {of}")
+    lines += [f"clock: set by {step.by_s:+g} s at {step.at_s:g} s" for step in description.clock_step]
     if client.nat is not None:
         timeout = (
             "never forgets" if client.nat.udp_timeout_s is None else f"forgets UDP after {client.nat.udp_timeout_s:g} s"
@@ -39,6 +40,7 @@ def peculiarities(resolver: BoxResolver) -> list[str]:
     changes = [f"RTT {change.rtt_ms:g} ms from {change.at_s:g} s" for change in resolver.path_change]
     certificate = "" if resolver.certificate == "good" else f"certificate: {resolver.certificate}"
     alpn = "" if resolver.doq_alpn == "doq" else f"DoQ is {resolver.doq_alpn}"
+    idle = "" if resolver.idle_timeout_s == 30 else f"closes idle connections after {resolver.idle_timeout_s:g} s"
     limit = ""
     if resolver.rate_limit is not None:
         limit = f"{resolver.rate_limit.answer} above {resolver.rate_limit.queries_per_s:g} queries/s"
@@ -48,4 +50,6 @@ def peculiarities(resolver: BoxResolver) -> list[str]:
     filtered = f"NXDOMAIN for {', '.join(resolver.filter)}" if resolver.filter else ""
     ipv6 = "broken IPv6" if resolver.broken_ipv6 else ""
     dead = "dead" if resolver.dead else ""
-    return [text for text in (several, sites, *changes, certificate, alpn, limit, stop, filtered, ipv6, dead) if text]
+    return [
+        text for text in (several, sites, *changes, certificate, alpn, idle, limit, stop, filtered, ipv6, dead) if text
+    ]

@@ -40,6 +40,9 @@ _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _SHORT_S, _SHARE = 1e-4, 0.99
 """Linux prolongs a wait of `select` by up to 0.1 %, so a long wait ends early and the rest is waited for again."""
 _FIRST_PORT, _PORTS = 20_000, 40_000
+_CLOCK_SET_NS = 1_000_000
+"""Time of day and time since the boot drift apart by less than this unless the former is set."""
+_CLOCK_CONTROL = "/dev/crosslayer-clock"
 
 
 @dataclass(slots=True)
@@ -197,20 +200,20 @@ class Mapping:
 
 
 class Translator:
-    """Translates the client's IPv4 address and ports, and forgets idle UDP flows.
+    """Translates the client's IPv4 addresses and ports, and forgets idle UDP flows.
 
     Parameters
     ----------
-    inside, outside
-        The client's address, and the NAT's addresses in the order in which they are used.
+    outside
+        The NAT's addresses in the order in which they are used.
     timeout_s
         A UDP flow without packets for longer is forgotten; None never forgets.
     drop
         Packets of a forgotten flow are dropped; otherwise they get another port.
     """
 
-    def __init__(self, inside: bytes, outside: list[bytes], timeout_s: float | None, *, drop: bool) -> None:
-        self._inside, self._outside = inside, outside
+    def __init__(self, outside: list[bytes], timeout_s: float | None, *, drop: bool) -> None:
+        self._inside, self._outside = b"", outside
         self._timeout_ns = None if timeout_s is None else round(timeout_s * 1e9)
         self._drop = drop
         self._flows: dict[tuple[Any, ...], Mapping] = {}
@@ -228,9 +231,10 @@ class Translator:
         if packet.family != 4:
             return ""
         if packet.protocol not in _CHECKSUM_AT:
+            self._inside = packet.source
             rewrite(packet, source=self._outside[0])
             return ""
-        key = (packet.protocol, packet.source_port, packet.destination, packet.destination_port)
+        key = (packet.protocol, packet.source, packet.source_port, packet.destination, packet.destination_port)
         mapping = self._flows.get(key)
         if mapping is not None and self._expired(packet, mapping, now_ns):
             if self._drop:
@@ -250,6 +254,8 @@ class Translator:
         if packet.family != 4:
             return ""
         if packet.protocol not in _CHECKSUM_AT:
+            if not self._inside:
+                return "nat-unknown"
             rewrite(packet, destination=self._inside)
             return ""
         key = self._back.get((packet.protocol, packet.source, packet.source_port, packet.destination_port))
@@ -258,7 +264,7 @@ class Translator:
         if self._expired(packet, self._flows[key], now_ns):
             return "nat-forgot"
         self._flows[key].last_ns = now_ns
-        rewrite(packet, destination=self._inside, destination_port=key[1])
+        rewrite(packet, destination=key[1], destination_port=key[2])
         return ""
 
     def _expired(self, packet: IpPacket, mapping: Mapping, now_ns: int) -> bool:
@@ -317,8 +323,10 @@ class Router:
             for rule in config["rules"]
         ]
         nat = config["nat"]
-        self._nat = nat and Translator(_wire(client["addresses"][0]), outside, nat["udp_timeout_s"], drop=nat["drop"])
+        self._nat = nat and Translator(outside, nat["udp_timeout_s"], drop=nat["drop"])
         self._renumber_s = sorted(nat["address_changes_s"]) if nat else []
+        self._clock_steps = [(at_s, by_s) for at_s, by_s in config["clock_steps"]]
+        self._boot_ns = _time_of_boot_ns()
         self._rewritten: dict[tuple[Any, ...], bytes] = {}
         self._seed = config["seed"]
         self._random = random.Random(self._seed)
@@ -332,7 +340,7 @@ class Router:
         """Forward until the other end closes the control socket."""
         commands = b""
         while True:
-            wait_s = max(0, self._waiting[0][0] - time.time_ns()) / 1e9 if self._waiting else None
+            wait_s = max(0, self._waiting[0][0] - self._now_ns()) / 1e9 if self._waiting else None
             if wait_s is not None and wait_s > _SHORT_S:
                 wait_s *= _SHARE
             ready, _, _ = select.select([self._near, self._far, control], [], [], wait_s)
@@ -365,8 +373,17 @@ class Router:
                 self._write({"event": "path", "host": host.name, "packets": len(late), **quantiles})
             host.late_ns = []
 
+    def _now_ns(self) -> int:
+        """Time of day, ns, as if nobody set it after the start."""
+        return time.time_ns() + self._not_set_ns()
+
+    def _not_set_ns(self) -> int:
+        """What to add to the time of day, ns, so that it is as if nobody had set it."""
+        set_ns = _time_of_boot_ns() - self._boot_ns
+        return -set_ns if abs(set_ns) > _CLOCK_SET_NS else 0
+
     def _send_due(self) -> None:
-        while self._waiting and self._waiting[0][0] <= (now := time.time_ns()):
+        while self._waiting and self._waiting[0][0] <= (now := self._now_ns()):
             due, _, out, frame, host, row = heapq.heappop(self._waiting)
             with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
                 out.send(frame)
@@ -385,6 +402,7 @@ class Router:
                 if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
                     seconds, nanoseconds = _TIMESPEC.unpack(value)
                     came_ns = seconds * 1_000_000_000 + nanoseconds
+            came_ns += self._not_set_ns()
             packet = parse(frame)
             if packet is not None:
                 client = self._client_by_mac.get(frame[6:12]) if end is self._near else None
@@ -397,6 +415,10 @@ class Router:
             self._renumber_s.pop(0)
             self._nat.renumber()
             self._write({"event": "address-change", "time_ns": came_ns})
+        while self._clock_steps and self._clock_steps[0][0] <= after_s:
+            _, by_s = self._clock_steps.pop(0)
+            self._write({"event": "clock-step", "time_ns": came_ns, "by_s": by_s})
+            Path(_CLOCK_CONTROL).write_text(f"{round(by_s * 1e9)}\n", encoding="ascii")
         if sender is not None and (receiver := self._client_at.get(packet.destination)) is not None:
             self._to_client(packet, came_ns, after_s, sender, receiver)
         else:
@@ -491,6 +513,10 @@ class Router:
 
     def _write(self, row: dict[str, Any]) -> None:
         os.write(self._truth, json.dumps(row).encode() + b"\n")
+
+
+def _time_of_boot_ns() -> int:
+    return time.time_ns() - time.monotonic_ns()
 
 
 _QUANTILES = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))

@@ -72,7 +72,9 @@ def resolver_corefile(
         properties |= {"rate": f"{resolver.rate_limit.queries_per_s:g}", "limit": resolver.rate_limit.answer}
     if resolver.asks_to_stop is not None:
         properties |= {"stop": resolver.asks_to_stop.answer, "stop_after": str(resolver.asks_to_stop.after_queries)}
-    own = {} if resolver.doq_alpn == "doq" else {"doq_alpn": resolver.doq_alpn}
+    own = {"idle_timeout": f"{round(resolver.idle_timeout_s * 1000)}ms"}
+    if resolver.doq_alpn != "doq":
+        own["doq_alpn"] = resolver.doq_alpn
     return _corefile(resolver.transports, certificates, folder, properties, own, upstream=upstream)
 
 

@@ -306,7 +306,8 @@ class Dataset:
         -------
         polars.LazyFrame
             Columns as in the schema. A table the dataset does not have gives no rows; a column that is newer
-            than the dataset gives nulls. Of observations those of rounds that are not left out.
+            than the dataset gives nulls. Of observations those of rounds that are not left out, of a
+            comparison of resolvers without the attempts at a round that were voided.
 
         Raises
         ------
@@ -321,6 +322,12 @@ class Dataset:
 
     def _table(self, name: str) -> pl.LazyFrame:
         rows = _scan(TABLES[name], self.files[name])
+        if name == "resolver_queries":  # attempts at a round that something disturbed do not count
+            key = ["link", "round", "attempt"]
+            voided = self.table("resolver_events").filter(pl.col("attempt").is_not_null()).select(key)
+            rows = rows.with_columns(pl.col("attempt").fill_null(0)).join(
+                voided, on=key, how="anti", maintain_order="left"
+            )
         if not self.left_out or name in ("host_load", "link_checks", "forwarding_delay"):
             return rows
         # Where there is one page only, some studies' rows name something else there.

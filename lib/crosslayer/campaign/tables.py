@@ -524,7 +524,10 @@ class PacedQueries(_OfStudy, table="paced_queries"):
     started_s = _STARTED
     send_delay_ms = Column(float, "delay of sending the query after its scheduled time", ASKED, success=True)
     response_ms = Column(float, "query sent by the client to answer received, through the stub", ASKED, success=True)
-    authority_ms = Column(float, "the same query sent to BIND on BIND's own host: mean of the round")
+    authority_ms = Column(
+        float, "the same query sent to BIND on BIND's own host: mean of the round; null of a real one"
+    )
+    path_rtt_ms = Column(float, "RTT of a real path: TCP connect to its server before the round; null on a link")
     handshake_ms = Column(float, "wait in the stub for a connection; 0 on an existing connection", STUB)
     query_ms = Column(float, "query sent by the stub to answer complete", STUB, success="handshake_ms")
     new_connection = Column(bool, "the query caused a connection setup: first use, idle timeout or reconnect", STUB)
@@ -577,7 +580,8 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
     state = Column(
         QueryState,
         "connection of the query; cold: new, without a ticket; kept: that of the query before; resumed: new, with a "
-        "ticket",
+        "ticket; early-data: new, the query in early data; idle: that of the query before, after an idle time; "
+        "idle-search: the same, to find when the network forgets it",
         required=True,
         key=True,
     )
@@ -586,6 +590,18 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
         "hit: an earlier query filled the cache; miss: a new name below a zone of the user",
         required=True,
         key=True,
+    )
+    idle_s = Column(
+        float,
+        "idle time before the query as planned; null in other states than idle, idle-search",
+        key=True,
+        present=False,
+    )
+    attempt = Column(
+        int,
+        "attempt at the round, from 0; an event of `resolver_events` voids an earlier one; null in older campaigns: 0",
+        key=True,
+        present=False,
     )
     role = Column(
         Role,
@@ -601,6 +617,12 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
     query_ms = Column(float, "query sent to answer complete", success=True)
     total_ms = Column(float, "start of the connection, if it is new, or query sent, to answer complete", success=True)
     session_resumed = Column(bool, "the TLS session was resumed, by the client; null without TLS", present=True)
+    rested_s = Column(float, "idle time before the query as it was; null in other states than idle, idle-search")
+    moved = Column(
+        bool,
+        "the server validated another address or port of the client (RFC 9000, section 9.3), by the client; in state "
+        "cold: on that connection before it was idle; null without QUIC and in other states but idle and idle-search",
+    )
     rtt_ms = Column(float, "RTT of the path: TCP connect to the same address before the visit; null without a TCP port")
     handshake_sent_bytes_by_record = Column(
         int,
@@ -626,6 +648,9 @@ class ResolverEvents(_OfStudy, table="resolver_events"):
     when_s = Column(float, "time of the event, seconds since the Unix epoch", required=True)
     subject = Column(str, "affected operator or address", required=True, key=True)
     site = Column(str, "name server identifier of an answer that nobody should have given; null otherwise")
+    attempt = Column(
+        int, "attempt at the round that the event voids: the round is measured again; null if it voids none"
+    )
     reason = Column(str, "evidence", required=True)
 
 

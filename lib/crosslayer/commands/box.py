@@ -67,6 +67,11 @@ def command(
 
     check_files(truth, resolvers_out)
     written = [file.absolute().parent for file in (truth, resolvers_out) if file is not None]
-    enter(clock, (*writable, *written), seed=seed if clock == "virtual" else None)
+    enter(
+        clock,
+        (*writable, *written),
+        seed=seed if clock == "virtual" else None,
+        settable_clock=bool(description.clock_step),
+    )
     os.environ.pop("SSLKEYLOGFILE", None)  # a value from the user's shell is for COMMAND, not for the servers
     sys.exit(run_in_box(description, program, seed=seed, truth=truth, packets=packets, resolvers_out=resolvers_out))

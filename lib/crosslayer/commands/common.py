@@ -142,7 +142,9 @@ def guest_clock(clock: Clock) -> Clock | None:
     return None
 
 
-def enter(clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | None = None) -> None:
+def enter(
+    clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | None = None, settable_clock: bool = False
+) -> None:
     """Go on in private namespaces, by re-executing this very command: here, or in a guest, and end with its status.
 
     Parameters
@@ -153,13 +155,15 @@ def enter(clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | N
         Folders that it may write to in a guest.
     seed
         Seed of all random numbers of a guest in virtual time; None for the host's.
+    settable_clock
+        The time of day of a guest can be set, see `crosslayer.guest.Guest`.
     """
     from crosslayer.guest import run_attached
     from crosslayer.testbed import namespaces
 
     command = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
     if of_guest := guest_clock(clock):
-        sys.exit(run_attached(command, clock=of_guest, writable=writable, seed=seed))
+        sys.exit(run_attached(command, clock=of_guest, writable=writable, seed=seed, settable_clock=settable_clock))
     namespaces.enter(command)
 
 

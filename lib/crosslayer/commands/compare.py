@@ -12,6 +12,8 @@ import click
 from crosslayer.commands.common import PATH, TEXT, FiniteRange, typed
 from crosslayer.vocabulary import Protocol
 
+_IDLE_OF_ALL = ("20s",)
+"""Idle times of `--all`: a server or a network that keeps connections for less is worth to know."""
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 
 
@@ -28,7 +30,17 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--all",
     "everything",
     is_flag=True,
-    help="Also measure further addresses, DoTCP and resumed connections: two to three times as many queries.",
+    help="Also measure further addresses, DoTCP, resumed connections, early data, and a query after --idle 20s: three "
+    "to four times as many queries.",
+)
+@click.option(
+    "--idle",
+    "idle_times",
+    multiple=True,
+    type=TEXT,
+    metavar="TIME",
+    help="Also a query on the kept connection after it was idle for TIME, such as 20s; repeatable. Finds when the "
+    "network forgets idle UDP.",
 )
 @click.option(
     "--self-check",
@@ -98,6 +110,7 @@ def command(
     resolvers: tuple[str, ...],
     transports: tuple[str, ...],
     everything: bool,
+    idle_times: tuple[str, ...],
     self_check: bool,
     rounds: int | None,
     every: str | None,
@@ -150,6 +163,7 @@ def command(
         resolvers,
         protocols=[_TRANSPORTS[transport] for transport in transports],
         everything=everything,
+        idle_s=[seconds(time, "--idle") for time in idle_times or (_IDLE_OF_ALL if everything else ())],
         self_check=self_check,
         name=name,
         zone=zone,

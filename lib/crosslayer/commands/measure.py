@@ -8,14 +8,17 @@ import sys
 import textwrap
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from crosslayer.commands.common import BACKEND, PATH, TEXT, enter, guest_clock
+from crosslayer.commands.common import BACKEND, PATH, TEXT, enter, guest_clock, typed
 from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT, STUDIES, load_plan, sized
 from crosslayer.vocabulary import BROWSERS
+
+if TYPE_CHECKING:
+    from crosslayer.campaign.plan import Plan
 
 
 class _Measure(click.Command):
@@ -125,6 +128,19 @@ class _Measure(click.Command):
     is_flag=True,
     help="Also use workers with other commits or versions; campaign.json records them.",
 )
+@click.option(
+    "--server",
+    type=TEXT,
+    metavar="ADDRESS|LIST",
+    help="For --study authoritative: a server of yours in place of the emulated one, over the network as it is. An "
+    "address stands for all transports; LIST is as for `crosslayer compare`.",
+)
+@click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
+@click.option(
+    "--ca", type=PATH, help="For --server: PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]"
+)
+@click.option("--dry-run", is_flag=True, help="For --server: print what would be sent, and send nothing.")
+@click.option("--i-may-send-this", "consents", is_flag=True, help="For --server: consent to that, for scripts.")
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")
 def command(
@@ -145,6 +161,11 @@ def command(
     capture: str | None,
     capture_rounds: int | None,
     allow_mixed_versions: bool,
+    server: str | None,
+    name: str | None,
+    ca: Path | None,
+    dry_run: bool,
+    consents: bool,
     backend: str,
     out: Path | None,
 ) -> None:
@@ -181,6 +202,11 @@ def command(
         {k: v for k, v in given.items() if v is not None},
         where="options",
     )
+    server, name = server or getattr(plan.options, "server", None), name or getattr(plan.options, "name", None)
+    if server or any(_is_given(option) for option in ("name", "ca", "dry_run", "consents")):
+        folder = out or OWN_CAMPAIGNS / f"{plan.study}-server"
+        _measure_server(plan, server, name, ca, folder, dry_run=dry_run, consents=consents)
+        return
     if capture_rounds and not plan.capture:
         raise click.UsageError("--capture-rounds needs --capture: give both, or neither.")
     if plan_file and any(_is_given(option) for option in ("study", "size")):
@@ -248,6 +274,38 @@ def command(
 
         if disagreement := metrics.disagreement(Dataset.open(folder).table("page_loads")):
             say(disagreement)
+    click.echo(str(folder))
+
+
+def _measure_server(
+    plan: Plan,
+    server: str | None,
+    name: str | None,
+    ca: Path | None,
+    folder: Path,
+    *,
+    dry_run: bool,
+    consents: bool,
+) -> None:
+    """Measure a server of the user's, over the network as it is."""
+    if plan.study != "authoritative":
+        raise click.UsageError("--server, --name, --ca, --dry-run and --i-may-send-this need --study authoritative.")
+    if not server or not name:
+        raise click.UsageError("--server and --name belong together: give both.")
+    from crosslayer.studies.authoritative import real_server
+
+    trusted = ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None)
+    asked = real_server.real_server(plan, server, name, trusted)
+    click.echo(asked.budget)
+    if dry_run:
+        return
+    real_server.consent(asked, given=consents, ask=typed)
+    try:
+        real_server.run(asked, folder, partial(click.echo, err=True))
+    except KeyboardInterrupt:
+        click.echo(f"\nStopped. Finished rounds are in {folder}; the same command resumes.", err=True)
+        sys.exit(130)
+    click.echo(real_server.summary(folder))
     click.echo(str(folder))
 
 

@@ -111,6 +111,14 @@ class Client(ABC):
         return Handshake()
 
     @property
+    def path_challenges(self) -> int:
+        """Path validations by the server so far; 0 without QUIC.
+
+        A server validates the path when packets come from another address or port (RFC 9000, section 9.3).
+        """
+        return 0
+
+    @property
     def agreed_alpn(self) -> str | None:
         """Application protocol agreed on by ALPN; None without one or before the handshake ended."""
         return None

@@ -22,6 +22,8 @@ from crosslayer.dns.timing import PhaseName, collector_paused
 from crosslayer.dns.tls import DoTClient
 from crosslayer.dns.udp import DoUdpClient
 
+NO_TICKET = "no session ticket: a priming exchange must come first"
+"""Error of a resumed exchange without a ticket."""
 CLIENTS: dict[Protocol, type[Client]] = {
     client.protocol: client for client in (DoUdpClient, DoTcpClient, DoTClient, DoHClient, DoH3Client, DoQClient)
 }
@@ -92,7 +94,7 @@ def exchange(
     answer: Answer | None = None
     error: str | None = None
     if resumed and session.ticket is None:
-        error = "no session ticket: a priming exchange must come first"
+        error = NO_TICKET
     elif token and not session.token:
         error = "no address-validation token: a priming exchange must come first"
     started_s = time.time()

@@ -105,12 +105,15 @@ class ClientSettings:
     """UDP payload a QUIC client pads its Initial datagrams to, bytes (RFC 9000, section 14.1)."""
     pad_hello: bool = True
     """OpenSSL pads a ClientHello of 256 to 511 bytes to 512 (RFC 7685), as its default is."""
+    idle_timeout_s: float | None = None
+    """Idle time after which a QUIC client closes its connection, seconds; `timeout_s` by default."""
     ticket_wait_s: float = 1.0
     """Time a priming exchange waits for a ticket that did not come with the answer, seconds."""
 
     def __post_init__(self) -> None:
         checks = {
             "timeout_s": (self.timeout_s > 0, "a positive time"),
+            "idle_timeout_s": (self.idle_timeout_s is None or self.idle_timeout_s > 0, "a positive time"),
             "udp_retransmit_s": (self.udp_retransmit_s > 0, "a positive time"),
             "udp_payload_bytes": (512 <= self.udp_payload_bytes <= 65535, "512 to 65535 (RFC 6891, section 6.2.3)"),
             "padding_block_bytes": (0 <= self.padding_block_bytes <= 4096, "0 to 4096"),

@@ -20,6 +20,8 @@ from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName
 
 _MAX_DATAGRAM_BYTES = 65535
+IDLE_TIMEOUT = "idle timeout"
+"""Fault of a query on a connection that ended because nothing was sent on it."""
 
 
 class QuicClient(Client):
@@ -40,6 +42,11 @@ class QuicClient(Client):
     def session(self) -> Session:
         """Ticket and address-validation token the server sent."""
         return self._core.session
+
+    @property
+    def path_challenges(self) -> int:
+        """Path validations by the server so far."""
+        return self._core.path_challenges
 
     @property
     def handshake(self) -> Handshake:
@@ -105,6 +112,8 @@ class QuicClient(Client):
         # A connection that rested may have timed out while nobody looked: what is sent on it comes to nothing.
         if (timer := self._core.timer()) is not None and (now := time.monotonic()) >= timer:
             self._core.handle_timer(now)
+            if self._core.error == "timeout":
+                raise self._fault(IDLE_TIMEOUT)
         stream = asked[1] if asked is not None and asked[0] is query else self._core.ask(query)
         try:
             self._run_until(lambda: self._core.answer(stream) is not None)

@@ -14,11 +14,12 @@ import ssl
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from aioquic._buffer import Buffer
 from aioquic.h3.connection import ErrorCode as H3ErrorCode
 from aioquic.h3.connection import H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import QuicConnection
+from aioquic.quic.connection import QuicConnection, QuicReceiveContext
 from aioquic.quic.events import (
     ConnectionTerminated,
     HandshakeCompleted,
@@ -66,6 +67,11 @@ class _Connection(QuicConnection):
             token_handler=core.take_token,
         )
         self._group = _GROUPS[core.settings.group]
+        self.path_challenges = 0
+
+    def _handle_path_challenge_frame(self, context: QuicReceiveContext, frame_type: int, buf: Buffer) -> None:
+        self.path_challenges += 1
+        super()._handle_path_challenge_frame(context, frame_type, buf)
 
     def _initialize(self, peer_cid: bytes) -> None:
         early = list(self._spaces[Epoch.ONE_RTT].sent_packets.values()) if self._spaces else []
@@ -114,7 +120,7 @@ class QuicCore(ABC):
                 server_name=server.server_name,
                 session_ticket=ticket,
                 token=session.token,
-                idle_timeout=settings.timeout_s,
+                idle_timeout=settings.idle_timeout_s or settings.timeout_s,
                 max_datagram_size=settings.quic_datagram_bytes,
                 initial_rtt=INITIAL_RTT_S,
                 supported_versions=[QuicProtocolVersion.VERSION_1],
@@ -159,6 +165,11 @@ class QuicCore(ABC):
     def certificate(self) -> x509.Certificate | None:
         """The certificate the server showed; None before the handshake ended, and in a resumed session."""
         return self._quic.tls._peer_certificate if self.handshake_complete else None
+
+    @property
+    def path_challenges(self) -> int:
+        """Path validations by the server so far."""
+        return self._quic.path_challenges
 
     def start(self, now: float) -> None:
         """Make the client's hello."""

@@ -7,10 +7,11 @@ commands measure. See docs/reference/clocks.md.
 
 from crosslayer.guest.attached import run_attached
 from crosslayer.guest.errors import GuestDied, GuestError
-from crosslayer.guest.guest import LOOK_S, Clock, Guest, inside
+from crosslayer.guest.guest import CLOCK_CONTROL, LOOK_S, Clock, Guest, inside
 from crosslayer.guest.kernel import Kernel, find_kernel
 
 __all__ = [
+    "CLOCK_CONTROL",
     "LOOK_S",
     "Clock",
     "Guest",

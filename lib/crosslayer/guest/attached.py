@@ -25,7 +25,12 @@ _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
 def run_attached(
-    command: Sequence[str], *, clock: Clock, writable: Iterable[Path] = (), seed: int | None = None
+    command: Sequence[str],
+    *,
+    clock: Clock,
+    writable: Iterable[Path] = (),
+    seed: int | None = None,
+    settable_clock: bool = False,
 ) -> int:
     """Run a command in a guest and return its exit status (128 + signal if a signal ended it).
 
@@ -37,7 +42,7 @@ def run_attached(
         `virtual`: the clock stands still while any process computes. `wall`: the host's clock.
     writable
         Folders of the host that the command may write to.
-    seed
+    seed, settable_clock
         As in `Guest`.
 
     Raises
@@ -61,6 +66,7 @@ def run_attached(
             size=_size(),
             standard_input=given,
             seed=seed,
+            settable_clock=settable_clock,
         ) as guest,
         selectors.SelectSelector() as ready,  # unlike epoll, select accepts regular files
         contextlib.ExitStack() as undo,

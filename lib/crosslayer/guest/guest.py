@@ -41,6 +41,8 @@ _DATE_S: Final = 1_767_225_600
 
 _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count")
 
+CLOCK_CONTROL: Final = Path("/dev/crosslayer-clock")
+"""File of a guest with a settable clock, see `Guest`."""
 LOOK_S: Final = 10.0
 """Interval at which callers that wait for a guest should call `Guest.check_programs`, s."""
 
@@ -76,6 +78,8 @@ class Guest:
     seed
         Seed of all random numbers, in virtual time only: with the same command, input and seed the same events happen
         at the same virtual times. None uses the host's random numbers and date.
+    settable_clock
+        Each line that is written to `CLOCK_CONTROL` sets the guest's time of day, by so many nanoseconds.
 
     Raises
     ------
@@ -95,6 +99,7 @@ class Guest:
         environment: Mapping[str, str] | None = None,
         standard_input: bytes | None = None,
         seed: int | None = None,
+        settable_clock: bool = False,
     ) -> None:
         kernel, init = find_kernel(), resources.locate("guest").path
         if environment is None:
@@ -111,6 +116,7 @@ class Guest:
             "terminal": terminal,
             "size": size,
             "given": standard_input is not None,
+            "settable_clock": settable_clock,
         }
         self._kernel = kernel.path
         self._received = b""

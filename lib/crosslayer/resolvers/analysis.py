@@ -12,7 +12,15 @@ import numpy as np
 from crosslayer.metrics.intervals import median
 from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
 from crosslayer.resolvers.flags import Flag, flags, not_ranked
-from crosslayer.resolvers.plan import ComparePlan, Measured, NetworkCheck, TargetVisit, stopped_targets
+from crosslayer.resolvers.plan import (
+    ComparePlan,
+    Disturbance,
+    Measured,
+    NetworkCheck,
+    TargetVisit,
+    idle_key,
+    stopped_targets,
+)
 from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.vocabulary import Role
 
@@ -29,8 +37,20 @@ TIMES = {
     "next_ms": "next query",
     "miss_ms": "miss",
     "resumed_ms": "resumed",
+    "early_ms": "early data",
     "rtt_ms": "path RTT",
 }
+"""Times of all comparisons; `times_of` has those of one."""
+
+
+def times_of(plan: ComparePlan) -> dict[str, str]:
+    """Names of the times of a comparison, by their keys."""
+    return {key: measure_name(key) for key in (*TIMES, *map(idle_key, plan.idle_s))}
+
+
+def measure_name(key: str) -> str:
+    """Name of a time by its key."""
+    return TIMES.get(key, f"after {key.removeprefix('idle_').removesuffix('s_ms')} s idle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +76,7 @@ class TargetResult:
     group: int | None
     """Number of its group by the first query, from 1; None without enough rounds."""
     times: dict[str, Median]
-    """By the keys of `TIMES`; without those that were never measured."""
+    """By the keys of `times_of`; without those that were never measured."""
     failed: int
     """Visits whose first query failed."""
     reasons: dict[str, int]
@@ -72,8 +92,8 @@ class SelfCheck:
     """The difference between a target and itself, measured as if it were another one (A/A)."""
 
     target: ResolverTarget
-    key: str
-    """Key of `TIMES`."""
+    measure: str
+    """Name of the time."""
     difference: Median
 
     @property
@@ -83,7 +103,7 @@ class SelfCheck:
         return low is not None and high is not None and (low > MARGIN_MS or high < -MARGIN_MS)
 
     def __str__(self) -> str:
-        return f"A/A: {self.target.label}: {TIMES[self.key]}: {self.difference} ms ({self.difference.rounds} rounds)"
+        return f"A/A: {self.target.label}: {self.measure}: {self.difference} ms ({self.difference.rounds} rounds)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +145,9 @@ class ResolverComparison:
 def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> ResolverComparison:
     """Summarise what was measured; parameters as for `compare`."""
     stopped = stopped_targets(measured.plan, measured.stops)
-    return compare(measured.plan, measured.visits, {**stopped, **(not_asked or {})}, measured.checks)
+    return compare(
+        measured.plan, measured.visits, {**stopped, **(not_asked or {})}, measured.checks, measured.disturbances
+    )
 
 
 def compare(
@@ -133,11 +155,12 @@ def compare(
     visits: Sequence[TargetVisit],
     not_asked: Mapping[int, str] | None = None,
     checks: Mapping[str, NetworkCheck] | None = None,
+    disturbances: Mapping[str, Sequence[Disturbance]] | None = None,
 ) -> ResolverComparison:
     """Summarise the visits of a plan; rounds may be missing.
 
     `not_asked` has targets that were not asked at all, or no more, each with its reason. `checks` has the check of the
-    network at each vantage point.
+    network at each vantage point, and `disturbances` what disturbed rounds there.
     """
     not_asked = not_asked or {}
     by_target: list[list[TargetVisit]] = [[] for _ in plan.targets]
@@ -147,7 +170,7 @@ def compare(
         number: values for number in range(len(plan.targets)) if (values := _by_round(by_target[number], "first_ms"))
     }
     order = sorted(first, key=lambda number: (float(np.median(list(first[number].values()))), number))
-    all_flags = flags(plan, visits, checks or {})
+    all_flags = flags(plan, visits, checks or {}, disturbances)
     copies = {number for number, target in enumerate(plan.targets) if target.role is Role.SELF_CHECK}
     misleading = not_ranked(all_flags) | copies
     ranked = [number for number in order if number not in misleading]
@@ -159,18 +182,18 @@ def compare(
     ]
     lines = [
         replace(
-            _line(plan.targets[number], numbers.get(number), by_target[number], not_asked.get(number)),
+            _line(plan, number, numbers.get(number), by_target[number], not_asked.get(number)),
             flags=tuple(str(flag.kind) for flag in all_flags if number in flag.targets),
         )
         for number in [*order, *others]
         if number not in copies
     ]
     self_checks = [
-        SelfCheck(target, key, difference)
+        SelfCheck(target, name, difference)
         for copy in sorted(copies)
         for number, target in enumerate(plan.targets)
         if plan.targets[copy].copies(target)
-        for key in TIMES
+        for key, name in times_of(plan).items()
         if (difference := differs(_by_round(by_target[number], key), _by_round(by_target[copy], key))[1]) is not None
     ]
     return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags, self_checks)
@@ -192,7 +215,7 @@ def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:
 
 def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     """One table, the failures with their reasons, and the advice."""
-    shown = {key: name for key, name in TIMES.items() if any(key in line.times for line in comparison.lines)}
+    shown = {key: name for key, name in times_of(plan).items() if any(key in line.times for line in comparison.lines)}
     rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in shown.values()), "rounds")]
     for line in comparison.lines:
         if "first_ms" in line.times:
@@ -217,7 +240,7 @@ def self_check_text(comparison: ResolverComparison) -> list[str]:
     largest = max(checks, key=lambda check: abs(check.difference.median))
     beyond = [check for check in checks if check.differs]
     name = f"{checks[0].target.name} was measured twice"
-    most = f"{abs(largest.difference.median):z.1f} ms ({largest.target.protocol}, {TIMES[largest.key]})"
+    most = f"{abs(largest.difference.median):z.1f} ms ({largest.target.protocol}, {largest.measure})"
     summary = f"{len(beyond)} of {len(checks)} differences exceed {MARGIN_MS:g} ms; the largest is {most}."
     return [f"A/A: {name}: {summary}", *map(str, beyond)]
 
@@ -249,26 +272,20 @@ def explained(error: str) -> str:
 
 
 def _line(
-    target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit], not_asked: str | None
+    plan: ComparePlan, number: int, group: int | None, visits: Sequence[TargetVisit], not_asked: str | None
 ) -> TargetResult:
-    times = {key: _median(values) for key in TIMES if (values := _by_round(visits, key))}
+    times = {key: _median(values) for key in times_of(plan) if (values := _by_round(visits, key))}
     reasons: dict[str, int] = {}
     for visit in visits:
-        for prefix, error in (
-            ("", visit.error),
-            ("next query: ", visit.next_error),
-            ("miss: ", visit.miss_error),
-            ("resumed: ", visit.resumed_error),
-        ):
-            if error is not None:
-                reason = prefix + explained(error)
-                reasons[reason] = reasons.get(reason, 0) + 1
+        all_reasons = [f"{name}: {explained(error)}" for name, error in visit.errors.items()]
+        for reason in [explained(visit.error)] if visit.error is not None else all_reasons:
+            reasons[reason] = reasons.get(reason, 0) + 1
     failed = sum(visit.error is not None for visit in visits)
-    return TargetResult(target, group, times, failed, reasons, not_asked)
+    return TargetResult(plan.targets[number], group, times, failed, reasons, not_asked)
 
 
 def _by_round(visits: Sequence[TargetVisit], key: str) -> ByRound:
-    return {(visit.vantage, visit.round): value for visit in visits if (value := getattr(visit, key)) is not None}
+    return {(visit.vantage, visit.round): value for visit in visits if (value := visit.time_ms(key)) is not None}
 
 
 def _median(values: ByRound) -> Median:

@@ -12,9 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from crosslayer.resolvers.idle import forgetting
 from crosslayer.resolvers.ledger import SLOWING
-from crosslayer.resolvers.plan import SILENT, ComparePlan, NetworkCheck, TargetVisit
-from crosslayer.vocabulary import Protocol
+from crosslayer.resolvers.plan import SILENT, ComparePlan, Disturbance, NetworkCheck, TargetVisit
+from crosslayer.vocabulary import EventKind, Protocol
 
 SLOWER_MS = 10.0
 """A change of the path's RTT, and the recursion of a query that missed the cache, are at least so long."""
@@ -39,6 +40,10 @@ class FlagKind(StrEnum):
     OTHER_ANSWER = "other answer"
     CERTIFICATE = "certificate"
     OTHER_VERSION = "other version of DoQ"
+    UDP_FORGOTTEN = "idle UDP is forgotten"
+    ADDRESS_CHANGE = "address change"
+    CLOCK_STEP = "clock step"
+    SLEEP = "sleep of the machine"
     BROKEN_IPV6 = "broken IPv6"
     DEAD = "no answer at all"
 
@@ -73,13 +78,28 @@ class Flag:
         return f"{self.kind}: {f'{self.vantage}: ' if self.vantage else ''}{self.subject}: {self.evidence}"
 
 
-def flags(plan: ComparePlan, visits: Sequence[TargetVisit], checks: Mapping[str, NetworkCheck]) -> list[Flag]:
+_EVENTS = {
+    EventKind.ADDRESS_CHANGED: FlagKind.ADDRESS_CHANGE,
+    EventKind.CLOCK_STEPPED: FlagKind.CLOCK_STEP,
+    EventKind.SLEPT: FlagKind.SLEEP,
+}
+
+
+def flags(
+    plan: ComparePlan,
+    visits: Sequence[TargetVisit],
+    checks: Mapping[str, NetworkCheck],
+    disturbances: Mapping[str, Sequence[Disturbance]] | None = None,
+) -> list[Flag]:
     """Every flag of a comparison by vantage point, those of the network first."""
     several = len(plan.vantages) > 1
     by_vantage = (
         (vantage, flag)
         for vantage in plan.vantages
-        for flag in _of_vantage(plan, [visit for visit in visits if visit.vantage == vantage], checks.get(vantage))
+        for flag in [
+            *_of_disturbances((disturbances or {}).get(vantage, ())),
+            *_of_vantage(plan, [visit for visit in visits if visit.vantage == vantage], checks.get(vantage)),
+        ]
     )
     return [replace(flag, vantage=vantage) if several else flag for vantage, flag in by_vantage]
 
@@ -97,12 +117,34 @@ def _of_vantage(plan: ComparePlan, visits: Sequence[TargetVisit], check: Network
     return [
         *intercepted,
         *_blocked(plan, by_target, by_address),
+        *_forgotten(plan, by_target),
         *(
             flag
             for address, numbers in by_address.items()
             for flag in _of_address(plan, by_target, address, [number for number in numbers if number not in elsewhere])
         ),
     ]
+
+
+def _of_disturbances(disturbances: Sequence[Disturbance]) -> Iterable[Flag]:
+    """What happened to the measuring machine or its network during a round."""
+    for one in disturbances:
+        after = "it was not measured again" if one.voids is None else "it was measured again"
+        yield Flag(_EVENTS[one.kind], f"round {one.round}", f"{one.reason}; {after}", ())
+
+
+def _forgotten(plan: ComparePlan, by_target: dict[int, list[TargetVisit]]) -> Iterable[Flag]:
+    """Idle times after which UDP flows are forgotten: those of QUIC and of DoUDP may differ."""
+    for name, quic in (("QUIC", True), (str(Protocol.DOUDP), False)):
+        numbers = tuple(
+            number
+            for number, target in enumerate(plan.targets)
+            if (target.protocol.transport.over_quic if quic else target.protocol is Protocol.DOUDP)
+        )
+        known = forgetting([query for number in numbers for visit in by_target[number] for query in visit.idle])
+        if known is not None and known.shown:
+            evidence = f"after {known.middle_s:.0f} s: {known}"
+            yield Flag(FlagKind.UDP_FORGOTTEN, f"{name} in this network", evidence, numbers)
 
 
 def not_ranked(all_flags: Iterable[Flag]) -> set[int]:
@@ -167,7 +209,7 @@ def _of_address(
         errors = [
             error
             for visit in visits
-            for error in (visit.error, visit.next_error, visit.miss_error, visit.resumed_error)
+            for error in (visit.error, visit.next_error, visit.miss_error, visit.resumed_error, visit.early_error)
             if error
         ]
         missed = _missed(visits)

@@ -10,15 +10,17 @@ import polars as pl
 
 from crosslayer.figures import Figure, marks
 from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
-from crosslayer.resolvers.analysis import TIMES, ResolverComparison
-from crosslayer.resolvers.plan import STUDY, ComparePlan, TargetVisit
+from crosslayer.resolvers.analysis import ResolverComparison, measure_name
+from crosslayer.resolvers.plan import STUDY, ComparePlan, TargetVisit, idle_key
 
 _VISITS = {
     "vantage": pl.String,
     "round": pl.Int64, "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String,
     "started_s": pl.Float64, "first_ms": pl.Float64, "handshake_ms": pl.Float64, "next_ms": pl.Float64,
-    "miss_ms": pl.Float64, "resumed_ms": pl.Float64, "rtt_ms": pl.Float64, "site": pl.String, "error": pl.String,
+    "miss_ms": pl.Float64, "resumed_ms": pl.Float64, "early_ms": pl.Float64, "rtt_ms": pl.Float64, "site": pl.String,
+    "error": pl.String,
     "next_error": pl.String, "miss_error": pl.String, "resumed_error": pl.String,
+    "early_error": pl.String,
 }  # fmt: skip
 _RESULTS = {
     "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String, "measure": pl.String,
@@ -32,11 +34,16 @@ _MOST_SHOWN = 30
 
 
 def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFrame:
-    """A row for each visit; the columns of `TargetVisit`, with the target in place of its number."""
+    """A row for each visit; the columns of `TargetVisit`, with the target in place of its number.
+
+    Each idle time of the plan has a column, such as `idle_20s_ms`.
+    """
+    idle = [idle_key(idle_s) for idle_s in plan.idle_s]
     rows = []
     for visit in visits:
         target = plan.targets[visit.target]
         own = {name: getattr(visit, name) for name in _VISITS if hasattr(visit, name)}
+        own |= {name: visit.time_ms(name) for name in idle}
         rows.append(
             own
             | {
@@ -46,7 +53,7 @@ def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFra
                 "transport": str(target.protocol),
             }
         )
-    return pl.DataFrame(rows, schema=_VISITS)
+    return pl.DataFrame(rows, schema=_VISITS | dict.fromkeys(idle, pl.Float64))
 
 
 def results_frame(comparison: ResolverComparison) -> pl.DataFrame:
@@ -61,7 +68,7 @@ def results_frame(comparison: ResolverComparison) -> pl.DataFrame:
                     "operator": target.operator,
                     "address": target.address,
                     "transport": str(target.protocol),
-                    "measure": TIMES[key],
+                    "measure": measure_name(key),
                     "n": value.rounds,
                     "median": value.median,
                     "low": value.low,

@@ -84,7 +84,8 @@ class Journal:
         same = replace(plan, seed=kept.seed)
         if replace(kept, rounds=plan.rounds) != same:
             raise ResolversError(
-                "is of another comparison (resolvers, transports, --all, --name, --zone, --timeout or vantage points)",
+                "is of another comparison (resolvers, transports, --all, --idle, --name, --zone, --timeout or vantage "
+                "points)",
                 where=str(folder),
                 next_step="Give the same arguments as before, or name another folder with --dataset.",
             )

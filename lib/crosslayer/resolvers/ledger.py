@@ -107,8 +107,8 @@ class QueryLedger:
                     next_step="Continue tomorrow with --resume.",
                 )
             now = time.time()
-            # A clock that was set back must not stop a comparison for longer than a pause.
-            state.ready_s = min(state.ready_s, now + max(LONGEST_PAUSE_S, self._interval_s))
+            # A clock that was set back must not stop a comparison for longer than the latest pause.
+            state.ready_s = min(state.ready_s, now + max(state.pause_s, self._interval_s))
             if state.ready_s > now:
                 return state.ready_s
             state.ready_s = now + self._interval_s

@@ -39,15 +39,30 @@ def resumable(protocol: Protocol) -> bool:
     return Resumption.TICKET in protocol.transport.resumptions
 
 
+def early(protocol: Protocol) -> bool:
+    """Whether a comparison can measure a query in early data."""
+    return Resumption.EARLY_DATA in protocol.transport.resumptions
+
+
 def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
-    """Queries that a visit measures: first, next, miss and resumed. DoUDP has no connection, so no next one."""
-    more = (protocol is not Protocol.DOUDP, bool(plan.zone), plan.resumed and resumable(protocol))
-    return 1 + sum(more)
+    """Queries of a visit: first, next, miss, idle, resumed, early data. DoUDP has no connection, so no next one.
+
+    With idle times, UDP may need one more to find when the network forgets a flow.
+    """
+    over_udp = protocol is Protocol.DOUDP or protocol.transport.over_quic
+    more = (
+        protocol is not Protocol.DOUDP,
+        bool(plan.zone),
+        plan.resumed and resumable(protocol),
+        plan.resumed and early(protocol),
+        bool(plan.idle_s) and over_udp,
+    )
+    return 1 + sum(more) + len(plan.idle_s)
 
 
 def priming_queries(plan: ComparePlan, rounds: int) -> int:
     """Queries that fill the cache of an address in so many rounds, at most."""
-    return rounds if plan.every_s else (rounds + 1) // 2
+    return rounds if plan.every_s or plan.idle_s else (rounds + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +139,23 @@ def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per
     limits = f"At most {queries_per_s:g} queries/s and {per_day} a day go to each operator."
     if len(plan.vantages) > 1:
         limits += f" {len(plan.vantages)} vantage points share them."
+    idle_s = sum(plan.idle_s) * max(_visits_of_an_operator(plan).values(), default=0)
+    minutes = max(minutes, idle_s / 60)
     time = f"It takes at least {minutes:.1f} minutes."
     if plan.every_s:
         days = 86_400 / plan.every_s
         most = math.ceil(most * min(1.0, days / plan.rounds))
         time = f"A round begins every {span(plan.every_s)}, {plan.rounds} times: {span(plan.every_s * plan.rounds)}."
+    repeated = math.ceil(total / plan.rounds) * plan.most_repeats
+    again = (
+        "If the network or the clock changes in the middle of a round, it is measured again: at most "
+        f"{plan.most_repeats} rounds, {repeated} more queries."
+    )
     text = [
         f"This comparison sends at most {total} queries for '{name}':",
         *lines,
         f"{limits} {time}",
+        again,
     ]
     if most > per_day:
         text.append(f"That is more than one day allows: it ends after {per_day} queries. Continue with --resume.")
@@ -142,6 +165,14 @@ def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per
             "resolvers, --transport or fewer --rounds reduce them."
         )
     return "\n".join(text)
+
+
+def _visits_of_an_operator(plan: ComparePlan) -> dict[str, int]:
+    """Visits of each operator in the whole comparison."""
+    visits: dict[str, int] = {}
+    for target in plan.targets:
+        visits[target.operator] = visits.get(target.operator, 0) + plan.rounds
+    return visits
 
 
 def span(seconds: float) -> str:
@@ -180,6 +211,6 @@ def stopped(targets: Sequence[ResolverTarget]) -> Mapping[int, str]:
 
 
 def _visit_bytes(plan: ComparePlan, protocol: Protocol) -> int:
-    connections = 2 if plan.resumed and resumable(protocol) else 1
+    connections = 1 + (plan.resumed and resumable(protocol)) + (plan.resumed and early(protocol))
     kept = visit_queries(plan, protocol) - connections
     return connections * _CONNECTION_BYTES[protocol] + kept * _KEPT_QUERY_BYTES + _TCP_CONNECT_BYTES

@@ -7,7 +7,7 @@ import importlib.metadata
 import jinja2
 
 from crosslayer.figures import draw
-from crosslayer.resolvers.analysis import LEGEND, TIMES, ResolverComparison, failures
+from crosslayer.resolvers.analysis import LEGEND, ResolverComparison, failures, times_of
 from crosslayer.resolvers.frames import FIGURE
 from crosslayer.resolvers.plan import ComparePlan
 
@@ -26,7 +26,7 @@ def page(comparison: ResolverComparison, plan: ComparePlan) -> str:
         comparison=comparison,
         plan=plan,
         timed=timed,
-        measures={key: name for key, name in TIMES.items() if any(key in line.times for line in timed)},
+        measures={key: name for key, name in times_of(plan).items() if any(key in line.times for line in timed)},
         failures=failures(comparison, plan),
         legend=LEGEND,
         svg=draw(FIGURE, comparison, "").svg(),

@@ -22,8 +22,26 @@ LEFT_ALONE_AFTER = 3
 """A target that fails in so many visits in succession is not asked again, nor an address that never answers."""
 SILENT = "timeout"
 """Error of a query without an answer."""
+DISTURBANCES = (EventKind.ADDRESS_CHANGED, EventKind.CLOCK_STEPPED, EventKind.SLEPT)
+"""Events of a round."""
 QUERIES, EVENTS, LOCATIONS = "resolver_queries", "resolver_events", "resolver_locations"
 """Tables of a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleQuery:
+    """A query on a connection that was idle."""
+
+    idle_s: float
+    """Idle time as planned."""
+    rested_s: float
+    """Idle time as it was."""
+    time_ms: float | None = None
+    error: str | None = None
+    moved: bool | None = None
+    """Whether the server then validated another address or port of the client; None without QUIC."""
+    search: bool = False
+    """It is no time of the plan, but narrows down when the network forgets the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +71,51 @@ class TargetVisit:
     """RTT of the path: TCP connect."""
     site: str | None = None
     """Name server identifier of the server that answered (RFC 5001)."""
+    early_ms: float | None = None
+    """Query in early data on one more connection with a session ticket."""
+    idle: tuple[IdleQuery, ...] = ()
+    """Queries on the first connection after idle times; the last one may have failed."""
+    moved: bool | None = None
+    """Whether the server validated another address or port of the client before any idle time; None without QUIC."""
+    attempt: int = 0
+    """Attempt at the round."""
     error: str | None = None
     """Why the first query failed; None if it succeeded."""
     next_error: str | None = None
     miss_error: str | None = None
     resumed_error: str | None = None
+    early_error: str | None = None
     vantage: str = HERE
     """Vantage point of the visit."""
     first_bytes: tuple[int, ...] | None = None
     """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
     resumed_bytes: tuple[int, ...] | None = None
     """The same of the query on a resumed connection."""
+
+    def time_ms(self, key: str) -> float | None:
+        """One of its times: a field, or the query after an idle time by `idle_key`."""
+        for query in self.idle:
+            if not query.search and idle_key(query.idle_s) == key:
+                return query.time_ms
+        value: float | None = getattr(self, key, None)
+        return value
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """What failed after the first query, by the name of the query."""
+        errors = {
+            "next query": self.next_error,
+            "miss": self.miss_error,
+            **{f"after {query.idle_s:g} s idle": query.error for query in self.idle if not query.search},
+            "resumed": self.resumed_error,
+            "early data": self.early_error,
+        }
+        return {name: error for name, error in errors.items() if error is not None}
+
+
+def idle_key(idle_s: float) -> str:
+    """Key of the query after an idle time."""
+    return f"idle_{idle_s:g}s_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +149,21 @@ class MissedRound:
 
 
 @dataclass(frozen=True, slots=True)
+class Disturbance:
+    """Something that happened to the measuring machine or its network during a round."""
+
+    kind: EventKind
+    """ADDRESS_CHANGED, CLOCK_STEPPED or SLEPT."""
+    round: int
+    reason: str
+    """Evidence."""
+    noticed_s: float
+    """Seconds since the Unix epoch."""
+    voids: int | None = None
+    """Attempt at the round that it voids: the round is measured again; None if it voids none."""
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkCheck:
     """A query over UDP to an address where nobody is."""
 
@@ -118,7 +185,9 @@ class CompareOptions:
     timeout_s: float = 5.0
     """Time that a query may take, s."""
     resumed: bool = False
-    """Resumed connections are measured too."""
+    """Resumed connections are measured too, also with early data."""
+    idle_s: tuple[float, ...] = ()
+    """Idle times of the first connection, each followed by a query, ascending."""
     zone: str = ""
     """Zone in which every name exists, for queries that miss the cache; empty: there are none."""
     every_s: float = 0.0
@@ -137,13 +206,20 @@ class ComparePlan:
     timeout_s: float
     targets: list[ResolverTarget]
     resumed: bool = False
-    """Resumed connections are measured too."""
+    """Resumed connections are measured too, also with early data."""
     zone: str = ""
     """Zone in which every name exists: misses are measured with names below it; empty: they are not."""
     vantages: tuple[str, ...] = (HERE,)
     """Names of the vantage points."""
     every_s: float = 0.0
     """Time from the start of a round to the start of the next one, s; 0: they follow each other at once."""
+    idle_s: tuple[float, ...] = ()
+    """Idle times of the first connection, each followed by a query, ascending."""
+
+    @property
+    def most_repeats(self) -> int:
+        """So many disturbed rounds are measured again at each vantage point, at most."""
+        return max(2, self.rounds // 10)
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""
@@ -158,7 +234,9 @@ class ComparePlan:
             rounds=self.rounds,
             seed=self.seed,
             clock="virtual" if clock == "virtual" else "wall",
-            options=CompareOptions(tuple(self.targets), self.timeout_s, self.resumed, self.zone, self.every_s),
+            options=CompareOptions(
+                tuple(self.targets), self.timeout_s, self.resumed, self.idle_s, self.zone, self.every_s
+            ),
         )
 
     @classmethod
@@ -176,7 +254,7 @@ class ComparePlan:
         (name,) = names
         return cls(
             name, rounds, seed, known.timeout_s, list(known.targets), known.resumed, known.zone, tuple(vantages),
-            known.every_s,
+            known.every_s, known.idle_s,
         )  # fmt: skip
 
 
@@ -192,7 +270,7 @@ def _positions(seed: int, round_: int, count: int) -> dict[int, int]:
     return {number: position for position, number in enumerate(_order(seed, round_, count))}
 
 
-Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck
+Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck | Disturbance
 """What happens in a comparison."""
 
 
@@ -206,8 +284,22 @@ class Measured:
 
     @property
     def visits(self) -> list[TargetVisit]:
-        """All visits."""
-        return [entry for some in self.entries.values() for entry in some if isinstance(entry, TargetVisit)]
+        """All visits but those of attempts that were voided."""
+        attempts = {vantage: _attempts(some) for vantage, some in self.disturbances.items()}
+        return [
+            entry
+            for vantage, some in self.entries.items()
+            for entry in some
+            if isinstance(entry, TargetVisit) and entry.attempt == attempts[vantage].get(entry.round, 0)
+        ]
+
+    @property
+    def disturbances(self) -> dict[str, list[Disturbance]]:
+        """What disturbed a round, by vantage point."""
+        return {
+            vantage: [entry for entry in some if isinstance(entry, Disturbance)]
+            for vantage, some in self.entries.items()
+        }
 
     @property
     def stops(self) -> dict[str, str]:
@@ -232,9 +324,11 @@ def measured_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[s
     `queries` is iterated twice.
     """
     targets: dict[int, ResolverTarget] = {}
-    vantages, name, rounds = set[str](), "", 1
+    vantages, idle_s, name, rounds = set[str](), set[float](), "", 1
     for row in queries:
         vantages.add(row["link"])
+        if row["state"] == QueryState.IDLE:
+            idle_s.add(row["idle_s"])
         name, rounds = row["page"], max(rounds, row["round"] + 1)
         if row["target"] not in targets:
             known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
@@ -242,7 +336,7 @@ def measured_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[s
     numbers = {target: number for number, target in enumerate(sorted(targets))}
     renumbered = ({**row, "target": numbers[row["target"]]} for row in queries)
     of_numbers = [targets[number] for number in sorted(targets)]
-    plan = ComparePlan(name, rounds, 0, 5.0, of_numbers, vantages=tuple(sorted(vantages)))
+    plan = ComparePlan(name, rounds, 0, 5.0, of_numbers, vantages=tuple(sorted(vantages)), idle_s=tuple(sorted(idle_s)))
     return Measured(plan, entries_of(renumbered, events))
 
 
@@ -283,7 +377,9 @@ class Progress:
         self.stops: dict[str, str] = {}
         """Operators that asked to stop, each with the reason."""
         self.check: NetworkCheck | None = None
-        self._visited: set[tuple[int, int]] = set()
+        self.disturbances: list[Disturbance] = []
+        self._visited: set[tuple[int, int, int]] = set()
+        self._idle: dict[bool, list[IdleQuery]] = {True: [], False: []}
         self._failed: dict[int, int] = {}
         self._answers: dict[str, _Answers] = {}
         self._kinds: dict[str, set[bool]] = {}
@@ -302,14 +398,29 @@ class Progress:
         """What another machine has to know to measure a round; new entries of the copy are in its `entries`."""
         copy = Progress(self.plan, self.vantage)
         copy.stops, copy.check = dict(self.stops), self.check
+        copy.disturbances = list(self.disturbances)
         copy._visited = {key for key in self._visited if key[0] == round_}
+        copy._idle = {quic: list(some) for quic, some in self._idle.items()}
         copy._failed = dict(self._failed)
         copy._answers = {address: replace(one, tried=set(one.tried)) for address, one in self._answers.items()}
         return copy
 
     def visited(self, round_: int, target: int) -> bool:
-        """Whether a target was visited in a round."""
-        return (round_, target) in self._visited
+        """Whether a target was visited in a round, in its latest attempt."""
+        return (round_, target, self.attempt(round_)) in self._visited
+
+    def attempt(self, round_: int) -> int:
+        """Number of the latest attempt at a round, from 0."""
+        return _attempts(self.disturbances).get(round_, 0)
+
+    def voids(self, round_: int) -> int | None:
+        """Attempt that a disturbance of a round voids; None if no more rounds are measured again."""
+        repeats = sum(_attempts(self.disturbances).values())
+        return self.attempt(round_) if repeats < self.plan.most_repeats else None
+
+    def idle(self, *, quic: bool) -> list[IdleQuery]:
+        """All queries after idle times, over QUIC or over DoUDP."""
+        return self._idle[quic]
 
     def left_alone(self, target: int) -> bool:
         """Whether a target is not asked again.
@@ -333,10 +444,14 @@ class Progress:
             self.stops[entry.operator] = entry.reason
         elif isinstance(entry, NetworkCheck):
             self.check = entry
+        elif isinstance(entry, Disturbance):
+            self.disturbances.append(entry)
         elif isinstance(entry, TargetVisit):
-            self._visited.add((entry.round, entry.target))
+            self._visited.add((entry.round, entry.target, entry.attempt))
             self._failed[entry.target] = 0 if entry.error is None else self._failed.get(entry.target, 0) + 1
             target = self.plan.targets[entry.target]
+            if _over_udp(target):
+                self._idle[target.protocol.transport.over_quic] += entry.idle
             answers = self._answers.setdefault(target.address, _Answers())
             answers.visits += 1
             answers.tried.add(_over_udp(target))
@@ -345,6 +460,15 @@ class Progress:
 
 def _over_udp(target: ResolverTarget) -> bool:
     return target.protocol.transport.over_quic or target.protocol is Protocol.DOUDP
+
+
+def _attempts(disturbances: Iterable[Disturbance]) -> dict[int, int]:
+    """Number of the latest attempt at each disturbed round."""
+    attempts: dict[int, int] = {}
+    for one in disturbances:
+        if one.voids is not None:
+            attempts[one.round] = max(attempts.get(one.round, 0), one.voids + 1)
+    return attempts
 
 
 def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, str]:
@@ -371,6 +495,9 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         kind = EventKind.INTERCEPTED if entry.intercepted else EventKind.NOT_INTERCEPTED
         reason = f"a query to an address where nobody is was {'' if entry.intercepted else 'not '}answered"
         return _event(kind, entry.checked_s, entry.address, reason, entry.site)
+    if isinstance(entry, Disturbance):
+        (event,) = _event(entry.kind, entry.noticed_s, f"round {entry.round}", entry.reason, round_=entry.round)[EVENTS]
+        return {EVENTS: [event | {"attempt": entry.voids}]}
     target = plan.targets[entry.target]
     common = {
         "round": entry.round,
@@ -382,6 +509,7 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         "port": target.port,
         "role": target.role.value,
         "position": _positions(plan.seed, entry.round, len(plan.targets))[entry.target],
+        "attempt": entry.attempt,
         "started_s": entry.started_s,
         "rtt_ms": entry.rtt_ms,
     }
@@ -395,6 +523,7 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
             QueryState.RESUMED, CacheUse.HIT, entry.resumed_ms, entry.resumed_handshake_ms, entry.resumed_error,
             entry.session_resumed, entry.resumed_bytes,
         ),
+        (QueryState.EARLY_DATA, CacheUse.HIT, entry.early_ms, 0.0, entry.early_error, True, None),
     )  # fmt: skip
     rows = []
     for state, cache, total_ms, handshake_ms, error, resumed, sizes in queries:
@@ -404,9 +533,23 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         own["session_resumed"] = resumed if encrypted and error is None else None
         query_ms = None if total_ms is None or handshake_ms is None else total_ms - handshake_ms
         times = {"handshake_ms": None if error else handshake_ms, "query_ms": query_ms, "total_ms": total_ms}
-        site = entry.site if (state, cache) == (QueryState.COLD, CacheUse.HIT) else None
+        first = (state, cache) == (QueryState.COLD, CacheUse.HIT)
         of_parts = dict(zip(SIZES_BY_PART.values(), sizes or [None] * len(SIZES_BY_PART), strict=True))
-        rows.append(common | own | times | of_parts | {"site": site})
+        of_first = {"site": entry.site if first else None, "moved": entry.moved if first else None}
+        rows.append(common | own | times | of_parts | of_first)
+    for query in entry.idle:
+        state = QueryState.IDLE_SEARCH if query.search else QueryState.IDLE
+        failed = query.error is not None
+        rows.append(
+            common
+            | {
+                "state": state.value, "cache": CacheUse.HIT.value, "error": query.error, "idle_s": query.idle_s,
+                "rested_s": query.rested_s, "moved": query.moved, "handshake_ms": None if failed else 0.0,
+                "query_ms": query.time_ms, "total_ms": query.time_ms, "site": None,
+                "session_resumed": False if encrypted and not failed else None,
+            }
+            | dict.fromkeys(SIZES_BY_PART.values())
+        )  # fmt: skip
     return {QUERIES: rows}
 
 
@@ -419,9 +562,9 @@ def _event(
 
 def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> dict[str, list[Entry]]:
     """Entries by vantage point, from rows of the tables: the inverse of `rows_of`."""
-    visits: dict[tuple[str, int, int], dict[str, Any]] = {}
+    visits: dict[tuple[str, int, int, int], dict[str, Any]] = {}
     for row in queries:
-        key = (row["link"], row["round"], row["target"])
+        key = (row["link"], row["round"], row["target"], row.get("attempt") or 0)
         values = visits.setdefault(key, {"started_s": row["started_s"], "rtt_ms": row["rtt_ms"]})
         total_ms, handshake_ms, error = row["total_ms"], row["handshake_ms"], row["error"]
         parts = tuple(row[column] for column in SIZES_BY_PART.values())
@@ -430,15 +573,23 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
             values |= {"miss_ms": total_ms, "miss_error": error}
         elif row["state"] == QueryState.COLD:
             values |= {"first_ms": total_ms, "handshake_ms": handshake_ms, "error": error, "site": row["site"]}
+            values["moved"] = row.get("moved")
             values["first_bytes"] = sizes
         elif row["state"] == QueryState.KEPT:
             values |= {"next_ms": total_ms, "next_error": error}
+        elif row["state"] == QueryState.EARLY_DATA:
+            values |= {"early_ms": total_ms, "early_error": error}
+        elif row["state"] in (QueryState.IDLE, QueryState.IDLE_SEARCH):
+            search = row["state"] == QueryState.IDLE_SEARCH
+            query = IdleQuery(row["idle_s"], row["rested_s"], total_ms, error, row["moved"], search)
+            values["idle"] = (*values.get("idle", ()), query)
         else:
             values |= {"resumed_ms": total_ms, "resumed_handshake_ms": handshake_ms, "resumed_error": error}
             values |= {"session_resumed": row["session_resumed"], "resumed_bytes": sizes}
     entries: dict[str, list[Entry]] = {}
-    for (vantage, round_, target), values in sorted(visits.items(), key=lambda item: item[1]["started_s"]):
-        entries.setdefault(vantage, []).append(TargetVisit(round_, target, vantage=vantage, **values))
+    for (vantage, round_, target, attempt), values in sorted(visits.items(), key=lambda item: item[1]["started_s"]):
+        visit = TargetVisit(round_, target, vantage=vantage, attempt=attempt, **values)
+        entries.setdefault(vantage, []).append(visit)
     for row in events:
         of_vantage = entries.setdefault(row["link"], [])
         if row["kind"] == EventKind.STOPPED:
@@ -447,6 +598,9 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
             of_vantage.append(OperatorLimit(row["subject"], row["reason"], row["when_s"]))
         elif row["kind"] == EventKind.MISSED_ROUND:
             of_vantage.append(MissedRound(row["round"], row["reason"], row["when_s"]))
+        elif row["kind"] in DISTURBANCES:
+            kind = EventKind(row["kind"])
+            of_vantage.append(Disturbance(kind, row["round"], row["reason"], row["when_s"], row["attempt"]))
         else:
             intercepted = row["kind"] == EventKind.INTERCEPTED
             of_vantage.append(NetworkCheck(row["subject"], intercepted, row["site"], row["when_s"]))

@@ -70,6 +70,7 @@ def request(
     *,
     protocols: Sequence[Protocol] = (),
     everything: bool = False,
+    idle_s: Sequence[float] = (),
     self_check: bool = False,
     name: str,
     zone: str = "",
@@ -91,8 +92,9 @@ def request(
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
     Without `everything`, the first address of each resolver is measured, DoTCP only where `protocols` has it, and no
-    resumed connection. With a `zone`, misses are measured by queries for new names below it. With `self_check`, the
-    first resolver is measured twice, as if it were two (A/A). With `every_s`, a round begins every so many seconds.
+    resumed connection. `idle_s` are idle times of the kept connection, each followed by a query. With a `zone`, misses
+    are measured by queries for new names below it. With `self_check`, the first resolver is measured twice, as if it
+    were two (A/A). With `every_s`, a round begins every so many seconds.
     `hosts` are machines that measure in place of this one, by the names of their vantage points. `databases` are MMDB
     files that locate resolvers, and `at` positions of vantage points.
     """
@@ -107,7 +109,9 @@ def request(
     for file in (dataset, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
-    plan = ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, tuple(hosts or (vantage(),)), every_s)
+    vantages = tuple(hosts or (vantage(),))
+    idle_s = tuple(sorted(set(idle_s)))
+    plan = ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, vantages, every_s, idle_s)
     addresses = dict.fromkeys(target.address for target in targets)
     looked_up = look_up(addresses, databases)
     listed_at = {address: listed.locations.get(address, AddressLocation()) for address in addresses}

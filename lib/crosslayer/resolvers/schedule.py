@@ -42,6 +42,6 @@ class RoundTimes:
 
     def wait(self, round_: int, sleep: Callable[[float], object] = time.sleep) -> bool:
         """Wait until a round is due; returns whether it still is."""
-        while (left_s := self.due_s(round_) - time.time()) > 0:
+        while self.every_s and (left_s := self.due_s(round_) - time.time()) > 0:
             sleep(min(left_s, _LOOK_S))
         return time.time() < self.over_s(round_)

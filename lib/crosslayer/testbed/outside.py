@@ -41,16 +41,21 @@ def inside(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback or private() or _is_own(address)
 
 
-def _is_own(address: str) -> bool:
-    """Whether an address is one of this machine; a connected UDP socket has sent nothing."""
+def local_address(address: str) -> str | None:
+    """Address of this machine that packets to an address leave from, None without a route. It sends nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, _DISCARD_PORT))
-            own = probe.getsockname()[0]
+            return str(probe.getsockname()[0])
     except OSError:
-        return False
-    return ipaddress.ip_address(own) == ipaddress.ip_address(address)
+        return None
+
+
+def _is_own(address: str) -> bool:
+    """Whether an address is one of this machine."""
+    own = local_address(address)
+    return own is not None and ipaddress.ip_address(own) == ipaddress.ip_address(address)
 
 
 def allow(addresses: Iterable[str]) -> None:

@@ -23,6 +23,10 @@ class Options:
     """Queries of each client in a round."""
     proxy: Literal["crosslayer", "dnsproxy"] = "crosslayer"
     """Programs at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
+    server: str = ""
+    """A real server in place of the emulated one, as `crosslayer measure --server` names it."""
+    name: str = ""
+    """Name that a real server is asked for (its A record)."""
 
 
 _LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")

@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from crosslayer import dns
 from crosslayer.campaign import tables
@@ -100,7 +100,9 @@ def streams(plan: Plan) -> tuple[Stream, ...]:
     return tuple(stream for stream in STREAMS if plan.options.proxy == "crosslayer" or stream.connection == "kept")
 
 
-def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None, int, int]]:
+def schedule(
+    plan: Plan, order: Iterable[int], loaded: Sequence[Stream] | None = None
+) -> list[tuple[dns.Due, int | None, int, int]]:
     """What is asked when in a round: (due, stream or None for BIND itself, client, number); `asker` counts clients up.
 
     Parameters
@@ -108,9 +110,11 @@ def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None
     plan
         Has `clients`, `interval_ms` and `queries`.
     order
-        Numbers of the plan's `streams` in the order of their phases; one more is BIND asked on its own machine.
+        Numbers of the streams in the order of their phases; one more is BIND asked on its own machine.
+    loaded
+        The streams; by default the plan's.
     """
-    loaded = streams(plan)
+    loaded = streams(plan) if loaded is None else loaded
     numbers: list[int | None] = [None if number == len(loaded) else number for number in order]
     options = plan.options
     clients = [
@@ -124,6 +128,152 @@ def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None
                 continue  # one query sets the connection up
             rows.append((dns.Due(number * options.interval_ms + asker * phase_ms, asker), stream, client, number))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedQuery:
+    """A query of the load, and what the stub reports about it."""
+
+    asked: dns.Asked
+    stream: int | None
+    """Number of its stream; None for BIND asked on its own machine."""
+    client: int
+    number: int
+    metrics: QueryMetrics | None = None
+
+
+class PacedLoad:
+    """The load of a plan on the near ends of its streams. A context manager that closes its sockets.
+
+    Parameters
+    ----------
+    plan
+        Has `clients`, `interval_ms` and `queries`.
+    loaded
+        The streams.
+    near
+        Address and port of the near end of each stream.
+    stubs
+        The stub of each stream; empty if other programs are the near ends.
+    query
+        What is asked.
+    at_bind
+        Asks BIND on its own machine; None leaves that out.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        loaded: Sequence[Stream],
+        near: Sequence[tuple[str, int]],
+        stubs: Sequence[Stub],
+        query: dns.Query,
+        at_bind: dns.Asker | None = None,
+    ) -> None:
+        self._plan, self._streams, self._stubs, self._query, self._at_bind = plan, loaded, stubs, query, at_bind
+        self._stack = contextlib.ExitStack()
+        enter = self._stack.enter_context
+        try:
+            self._askers = {
+                (number, client): enter(contextlib.closing(dns.Asker(near[number])))
+                for number, stream in enumerate(loaded)
+                for client in range(stream.clients(plan))
+            }
+            # Closing may wait for a ticket, which must not hold up the load; and a stub takes one command at a time.
+            self._closers = [enter(ThreadPoolExecutor(1)) for _ in loaded]
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        self._stack.close()
+
+    def warm_up(self) -> None:
+        """Send one query to each near end, and close its connection if that is possible."""
+        for number in range(len(self._streams)):
+            self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
+        for stub in self._stubs:
+            stub.reset_sessions()
+
+    def run(self, order: Iterable[int]) -> list[LoadedQuery]:
+        """A round of the load on new connections; `order` as for `schedule`."""
+        wanted = schedule(self._plan, order, self._streams)
+        askers: dict[int, dns.Asker] = {}
+        closing: dict[int, int] = {}
+        for due, stream, client, _number in wanted:
+            asker = self._at_bind if stream is None else self._askers[stream, client]
+            assert asker is not None, "only a load with BIND at hand asks it"
+            askers[due.asker] = asker
+            if stream is not None and self._streams[stream].connection != "kept":
+                closing[due.asker] = stream
+        for stub in self._stubs:
+            stub.forget()
+            stub.metrics()  # what came before is not of this round
+        asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
+        reported = [_by_port(stub.metrics()) for stub in self._stubs]
+        queries = []
+        for query, (_, stream, client, number) in zip(asked, wanted, strict=True):
+            metrics = None
+            if stream is not None and reported:
+                metrics = _first_after(reported[stream].get(askers[query.due.asker].port, []), query.sent_ns)
+            queries.append(LoadedQuery(query, stream, client, number, metrics))
+        return queries
+
+    def fault(self, query: LoadedQuery) -> str | None:
+        """Why a query has no good answer; None if it has one."""
+        if self._stubs and query.metrics is None:
+            return "the stub told nothing of it"
+        if query.metrics is not None and query.metrics.error:
+            return query.metrics.error
+        if query.asked.answered_ns is None:
+            return "no answer"
+        return dns.check_answer(self._query.wire[:2] + query.asked.answer[2:], self._query).error
+
+    def _ask(
+        self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, int] | None = None
+    ) -> list[dns.Asked]:
+        """The load; connections that are not to be kept are closed as soon as their answer is there."""
+        of_asker = closing or {}
+        closed: list[Future[int]] = []
+
+        def answered(asker: int) -> None:
+            if asker in of_asker:
+                stream = of_asker[asker]
+                closed.append(self._closers[stream].submit(self._stubs[stream].reset_sessions))
+
+        asked = dns.ask_at_pace(askers, wanted, self._query.wire, timeout_s=_WAIT_S, answered=answered)
+        for future in closed:
+            future.result()
+        return asked
+
+
+def named(stream: Stream, client: int, number: int) -> dict[str, Any]:
+    """The columns that distinguish a row from others of its round."""
+    return {
+        "protocol": stream.protocol.value,
+        "connection_mode": stream.connection,
+        "client": client,
+        "number": number,
+        "role": (Role.PRIMING if number == 0 else Role.MEASURED).value,
+    }
+
+
+def result(query: dns.Asked, error: str | None) -> dict[str, Any]:
+    """The columns of what the client saw, and why it does not count where it does not."""
+    return {"started_s": query.sent_ns / 1e9, "error": error} | PacedQueries.taken(tables.ASKED, query)
+
+
+def check_streams(plan: Plan, clients: int) -> None:
+    """Raise `CampaignError` if so many clients cannot ask one after the other within the interval."""
+    if plan.options.interval_ms / clients < _LEAST_PHASE_MS:
+        raise CampaignError(
+            f"{clients} clients cannot each ask every {plan.options.interval_ms} ms, one after the other",
+            where="plan, key 'interval_ms'",
+            next_step=f"Give at least {round(clients * _LEAST_PHASE_MS)}, or fewer clients.",
+        )
 
 
 def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
@@ -159,13 +309,7 @@ class Authoritative(Measurer):
         super().__init__(bench)
         plan = bench.plan
         self._streams = streams(plan)
-        clients = sum(stream.clients(plan) for stream in self._streams) + 1
-        if plan.options.interval_ms / clients < _LEAST_PHASE_MS:
-            raise CampaignError(
-                f"{clients} clients cannot each ask every {plan.options.interval_ms} ms, one after the other",
-                where="plan, key 'interval_ms'",
-                next_step=f"Give at least {round(clients * _LEAST_PHASE_MS)}, or fewer clients.",
-            )
+        check_streams(plan, sum(stream.clients(plan) for stream in self._streams) + 1)
         self._query = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.ClientSettings())
         self._stack = contextlib.ExitStack()
         self._programs: list[Process] = []
@@ -188,14 +332,9 @@ class Authoritative(Measurer):
         else:
             self._start_ours(spawn, address)
         with namespaces.namespace(machine):
-            self._at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
-        self._askers = {
-            (number, client): enter(contextlib.closing(dns.Asker((_near(number), 53))))
-            for number, stream in enumerate(self._streams)
-            for client in range(stream.clients(self.bench.plan))
-        }
-        # Closing may wait for a ticket, which must not hold up the load; and a stub takes one command at a time.
-        self._closers = [enter(ThreadPoolExecutor(1)) for _ in self._streams]
+            at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
+        near = [(_near(number), 53) for number in range(len(self._streams))]
+        self._load = enter(PacedLoad(self.bench.plan, self._streams, near, self._stubs, self._query, at_bind))
 
     def _start_ours(self, spawn: Spawn, address: str) -> None:
         folder, enter = self.bench.folder, self._stack.enter_context
@@ -249,10 +388,7 @@ class Authoritative(Measurer):
 
     def warm_up(self) -> None:
         """Send one query to each stub, and close its connection if that is possible."""
-        for number in range(len(self._streams)):
-            self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
-        for stub in self._stubs:
-            stub.reset_sessions()
+        self._load.warm_up()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One round of the load.
@@ -264,23 +400,12 @@ class Authoritative(Measurer):
         """
         plan = self.bench.plan
         numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(self._streams) + 1)])
-        wanted = schedule(plan, map(int, numbers))
-        askers: dict[int, dns.Asker] = {}
-        closing: dict[int, int] = {}
-        for due, stream, client, _number in wanted:
-            askers[due.asker] = self._at_bind if stream is None else self._askers[stream, client]
-            if stream is not None and self._streams[stream].connection != "kept":
-                closing[due.asker] = stream
-        for stub in self._stubs:
-            stub.forget()
-            stub.metrics()  # what came before is not of this round
         before = [proxy.sockets() for proxy in self._proxies]
         self._events()
-        asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
+        queries = self._load.run(map(int, numbers))
         for program in self._programs:  # without one of them every query of every round would fail
             program.raise_if_dead()
-        check_pace(asked, f"link {cell.link}, round {round_number}")
-        reported = [_by_port(stub.metrics()) for stub in self._stubs]
+        check_pace([query.asked for query in queries], f"link {cell.link}, round {round_number}")
         stood = [
             _stood(stream.protocol, sockets, proxy.sockets())
             for stream, sockets, proxy in zip(self._streams, before, self._proxies, strict=False)
@@ -291,73 +416,32 @@ class Authoritative(Measurer):
             if isinstance(event, QueryEvent)
         }
         ranks = {int(number): rank for rank, number in enumerate(numbers)}
-        authority = [q.response_ms for q, (_, stream, _, _) in zip(asked, wanted, strict=True) if stream is None]
+        authority = [query.asked.response_ms for query in queries if query.stream is None]
         common = self.row(condition, cell, round_number, position) | {
             "page": None,
             "authority_ms": statistics.fmean(times) if (times := [t for t in authority if t is not None]) else None,
         }
         rows = []
-        for query, (_, stream, client, number) in zip(asked, wanted, strict=True):
-            if stream is None:
+        for query in queries:
+            if query.stream is None:
                 continue
-            row = common | self._named(stream, client, number) | {"position": ranks[stream]}
+            stream = self._streams[query.stream]
+            row = common | named(stream, query.client, query.number) | {"position": ranks[query.stream]}
             if self._proxies:
-                new = None if (kept := stood[stream]) is None else not kept
-                rows.append(row | {"new_connection": new} | self._result(query, self._unanswered(query)))
-                continue
-            metrics = _first_after(reported[stream].get(askers[query.due.asker].port, []), query.sent_ns)
-            why = "the stub told nothing of it" if metrics is None else metrics.error or self._unanswered(query)
-            rows.append(row | _stub_columns(self._streams[stream], metrics, early) | self._result(query, why))
+                of_proxy = stood[query.stream]
+                row["new_connection"] = None if of_proxy is None else not of_proxy
+            else:
+                row |= _stub_columns(stream, query.metrics, early)
+            rows.append(row | result(query.asked, self._load.fault(query)))
         return {"paced_queries": rows}
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
         """A row for each transport: none could be measured."""
         row = self.row(condition, cell, round_number, position) | {"page": None, "started_s": time.time(), "error": why}
-        return {"paced_queries": [row | self._named(stream, 0, 1) for stream in range(len(self._streams))]}
+        return {"paced_queries": [row | named(stream, 0, 1) for stream in self._streams]}
 
     def _events(self) -> list[Event]:
         return self._server.events() if self._server else []
-
-    def _ask(
-        self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, int] | None = None
-    ) -> list[dns.Asked]:
-        """The load; connections that are not to be kept are closed as soon as their answer is there."""
-        streams = closing or {}
-        closed: list[Future[int]] = []
-
-        def answered(asker: int) -> None:
-            if asker in streams:
-                stream = streams[asker]
-                closed.append(self._closers[stream].submit(self._stubs[stream].reset_sessions))
-
-        asked = dns.ask_at_pace(askers, wanted, self._query.wire, timeout_s=_WAIT_S, answered=answered)
-        for future in closed:
-            future.result()
-        return asked
-
-    def _unanswered(self, query: dns.Asked) -> str | None:
-        """What is wrong with a query's answer as its client saw it."""
-        if query.answered_ns is None:
-            return "no answer"
-        return dns.check_answer(self._query.wire[:2] + query.answer[2:], self._query).error
-
-    @staticmethod
-    def _result(query: dns.Asked, error: str | None) -> dict[str, Any]:
-        """What the client saw, and why it does not count where it does not."""
-        return {
-            "started_s": query.sent_ns / 1e9,
-            "error": error,
-        } | PacedQueries.taken(tables.ASKED, query)
-
-    def _named(self, stream: int, client: int, number: int) -> dict[str, Any]:
-        """The columns that distinguish a row from others of its round."""
-        return {
-            "protocol": self._streams[stream].protocol.value,
-            "connection_mode": self._streams[stream].connection,
-            "client": client,
-            "number": number,
-            "role": (Role.PRIMING if number == 0 else Role.MEASURED).value,
-        }
 
 
 def _near(number: int) -> str:

@@ -66,7 +66,7 @@ def self_check_data(inputs: Inputs) -> pl.DataFrame:
         {
             "resolver": check.target.name,
             "transport": str(check.target.protocol),
-            "measure": analysis.TIMES[check.key],
+            "measure": check.measure,
             "n": check.difference.rounds,
             "rounds": check.difference.rounds,
             "median": check.difference.median,
@@ -83,7 +83,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     """Difference of each measure, a colour and a shape for each transport."""
     if frame.is_empty():
         return marks.empty_plot("no resolver was measured twice", TEXT_WIDTH - 60, 80)
-    order = [name for name in analysis.TIMES.values() if name in set(frame["measure"])]
+    order = list(dict.fromkeys(frame["measure"]))
     looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
     base = alt.Chart(width=TEXT_WIDTH - 130, height=max(80, _ROW_PX * len(order) * max(2, len(looks) // 2)))
     x = alt.X("median:Q", title="Resolver minus itself (ms)", axis=alt.Axis(tickCount=7))

@@ -1,0 +1,53 @@
+"""The clocks of the measuring machine: whether it slept, or its time of day was set, while something was measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Self
+
+from crosslayer.vocabulary import EventKind
+
+_LEAST_S = 0.1
+"""Shorter sleeps and steps are not recognised."""
+_SLEW = 0.001
+"""Twice the largest rate at which Linux corrects its time of day without a step (500 ppm)."""
+_TOGETHER_S = 0.001
+_ATTEMPTS = 10
+
+
+def elapsed_s() -> float:
+    """A clock that nobody sets and that advances while the machine sleeps, s."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """Three clocks at one moment, seconds."""
+
+    awake_s: float
+    """Time since the boot without sleep (CLOCK_MONOTONIC)."""
+    boot_s: float
+    """Time since the boot (CLOCK_BOOTTIME)."""
+    day_s: float
+    """Time of day (CLOCK_REALTIME)."""
+
+    @classmethod
+    def now(cls) -> Self:
+        """Read the clocks. It is repeated while the process was interrupted between them."""
+        for _ in range(_ATTEMPTS):
+            before_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+            boot_s, day_s = time.clock_gettime(time.CLOCK_BOOTTIME), time.clock_gettime(time.CLOCK_REALTIME)
+            if time.clock_gettime(time.CLOCK_MONOTONIC) - before_s < _TOGETHER_S:
+                break
+        return cls(before_s, boot_s, day_s)
+
+    def disturbed(self, later: ClockReading) -> tuple[EventKind, str] | None:
+        """What happened to the clocks until a later reading, with its evidence; None if they advanced together."""
+        awake_s, boot_s = later.awake_s - self.awake_s, later.boot_s - self.boot_s
+        if (slept_s := boot_s - awake_s) > _LEAST_S:
+            return EventKind.SLEPT, f"the machine slept for {slept_s:.1f} s"
+        step_s = later.day_s - self.day_s - boot_s
+        if abs(step_s) > _LEAST_S + _SLEW * boot_s:
+            return EventKind.CLOCK_STEPPED, f"the time of day was set by {step_s:+.1f} s"
+        return None

@@ -1,0 +1,69 @@
+"""When a network forgets idle UDP flows, by queries after idle times. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crosslayer.resolvers.plan import SILENT, IdleQuery
+
+RESOLUTION_S = 1.0
+"""The time after which a network forgets a flow is narrowed down to this."""
+_LEAST_EVIDENCE = 2
+"""Queries that show it. One can be a lost packet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """Between which idle times a network forgets a UDP flow."""
+
+    kept_s: float
+    """The longest idle time after which the flow was kept; 0 if none was."""
+    forgotten_s: float
+    """The shortest idle time after which it was forgotten."""
+    queries: int
+    """Queries that show that it was forgotten."""
+    silent: int
+    """Those without an answer; the others came from another port or address."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether more than one query shows it."""
+        return self.queries >= _LEAST_EVIDENCE
+
+    @property
+    def middle_s(self) -> float:
+        """The estimate: the middle between both."""
+        return (self.kept_s + self.forgotten_s) / 2
+
+    @property
+    def next_s(self) -> float | None:
+        """The idle time that narrows it down; None if it is known as well as it has to be."""
+        if self.forgotten_s - self.kept_s <= RESOLUTION_S:
+            return None
+        return self.middle_s
+
+    def __str__(self) -> str:
+        how = "without an answer" if self.silent == self.queries else "from another port or address of the client"
+        return (
+            f"kept connections worked after {self.kept_s:.1f} s without a packet, and not after "
+            f"{self.forgotten_s:.1f} s ({self.queries} queries {how})"
+        )
+
+
+def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
+    """When the network forgets the flows of QUIC, or those of DoUDP; None if nothing shows that it does.
+
+    A flow was forgotten if the query got no answer, or if the server then validated another address or port of the
+    client (QUIC). A connection that server or client closed while it was idle shows nothing. None also if a flow was
+    kept for longer than another one that seems forgotten: then packets were lost.
+    """
+    forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
+    if not forgotten:
+        return None
+    kept = [query.rested_s for query in queries if query.error is None and not query.moved]
+    shortest_s = min(query.rested_s for query in forgotten)
+    if max(kept, default=0.0) >= shortest_s:
+        return None
+    silent = sum(query.error == SILENT for query in forgotten)
+    return Forgetting(max(kept, default=0.0), shortest_s, len(forgotten), silent)
