@@ -190,10 +190,15 @@ def plan_keys() -> str:
 
 
 def _keys(of: type, skip: tuple[str, ...] = ()) -> list[str]:
-    """A table of a dataclass: name, type and what its docstring says."""
-    (definition,) = (node for node in ast.parse(inspect.getsource(of)).body if isinstance(node, ast.ClassDef))
+    """A table of a dataclass and those that it inherits from: name, default and what its docstring says."""
+    bodies = [
+        node.body
+        for one in reversed(of.__mro__[:-1])
+        for node in ast.parse(inspect.getsource(one)).body
+        if isinstance(node, ast.ClassDef)
+    ]
     rows = []
-    for node, after in zip(definition.body, [*definition.body[1:], None], strict=True):
+    for node, after in (pair for body in bodies for pair in zip(body, [*body[1:], None], strict=True)):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.target.id in skip:
             continue
         described = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)

@@ -69,8 +69,6 @@ def _output_failed() -> bool:
 
 def main() -> None:
     """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
-    from crosslayer.testbed.errors import TestbedError
-
     color = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: where a terminal is
     try:
         try:
@@ -86,7 +84,9 @@ def main() -> None:
         if os.environ.get("CROSSLAYER_DEBUG"):
             traceback.print_exc()
         click.echo(f"{click.style('crosslayer:', fg='red')} {error}", err=True, color=color)
-        sys.exit(CANNOT_MEASURE if isinstance(error, TestbedError) else 1)
+        # To import the testbed takes a third of a second: an error of it is raised only where it is imported.
+        testbed = sys.modules.get("crosslayer.testbed.errors")
+        sys.exit(CANNOT_MEASURE if testbed and isinstance(error, testbed.TestbedError) else 1)
     except subprocess.CalledProcessError as error:
         click.echo(f"crosslayer: {' '.join(map(str, error.cmd))} ended with {error.returncode}", err=True)
         sys.exit(1)

@@ -25,8 +25,6 @@ from crosslayer.testbed.server import QueryEvent, Server
 from tests.integration.conftest import CROSSLAYER
 from tests.integration.test_server import ADDRESSES, DOCUMENT, Namespace, ask, namespace, pages_dir, server
 
-pytestmark = pytest.mark.alone
-
 __all__ = ["namespace", "pages_dir", "server"]  # the fixtures
 
 NAME = "www.example.org"

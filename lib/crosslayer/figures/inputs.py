@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -106,12 +107,23 @@ class Inputs:
         """Inputs of each link, for figures that must fit in memory at any size."""
         return [self.only(link) for link in self.links]
 
+    def with_rows_of(self, others: Sequence[Inputs]) -> Inputs:
+        """The same with the rows of other campaigns of the plan; the column `campaign` keeps their rounds apart."""
+        joined: dict[str, Any] = {
+            name: pl.concat([table, *(getattr(other, name) for other in others)])
+            for name, table in self._tables.items()
+        }
+        return replace(self, **joined)
+
+    @property
+    def _tables(self) -> dict[str, pl.LazyFrame]:
+        return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), pl.LazyFrame)}
+
     def only(self, link: str) -> Inputs:
         """Inputs of one link."""
-        tables = {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), pl.LazyFrame)}
         of_link: dict[str, Any] = {
             name: table.filter(pl.col("link") == link)
-            for name, table in tables.items()
+            for name, table in self._tables.items()
             if "link" in table.collect_schema()  # a table that the dataset lacks has no columns
         }
         return replace(self, **of_link, links=(link,))

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from warcio.archiveiterator import ArchiveIterator
-from warcio.bufferedreaders import ChunkedDataReader
-
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._har import FromHar, page_of
 from crosslayer.pages._recording import recording_of
@@ -42,6 +39,8 @@ def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
     PageError
         As `from_har`; for a file that is no WARC.
     """
+    from warcio.archiveiterator import ArchiveIterator  # every command that knows pages would wait for it
+
     left_out: Counter[str] = Counter()
     asked: dict[str, dict[str, Any]] = {}
     came: list[dict[str, Any]] = []
@@ -115,6 +114,8 @@ def _response(record: Any, url: str) -> dict[str, Any]:
     headers = record.http_headers
     coded = record.raw_stream
     if "chunked" in (headers.get_header("Transfer-Encoding") or "").lower():
+        from warcio.bufferedreaders import ChunkedDataReader
+
         coded = ChunkedDataReader(coded, decomp_type=None)
     wire = coded.read()
     encoding = (headers.get_header("Content-Encoding") or "").lower()

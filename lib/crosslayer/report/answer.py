@@ -119,7 +119,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
-    numbers = _intervals(study, [dataset, *repeats(dataset)]) if study else ()
+    numbers = _intervals(study, [[dataset], *repeats(dataset)]) if study else ()
     values = {(number.topic, number.name): number.mean for number in numbers}
     own = study.answer(values, by_claim) if study else StudyAnswer()
     if own == StudyAnswer():
@@ -141,25 +141,28 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
 
 
-def repeats(dataset: Dataset) -> list[Dataset]:
-    """Further campaigns of the conditions of a committed one; none for any other campaign."""
+def repeats(dataset: Dataset) -> list[list[Dataset]]:
+    """Further campaigns of the conditions of a committed one; none for any other campaign.
+
+    A folder of `data/repeats/STUDY` is one campaign: a dataset, or several with few rounds and different seeds.
+    """
     root = resources.checkout()
     if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
         return []
-    folders = sorted((root / "data" / "repeats" / dataset.campaign.study).glob("*/campaign.json"))
-    return [Dataset.open(path.parent) for path in folders]
+    folders = sorted((root / "data" / "repeats" / dataset.campaign.study).glob("*/"))
+    return [[Dataset.open(path.parent) for path in sorted(folder.glob("**/campaign.json"))] for folder in folders]
 
 
-def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterval, ...]:
+def _intervals(study: Study, campaigns: Sequence[Sequence[Dataset]]) -> tuple[AnswerInterval, ...]:
     """The numbers of the first campaign, each with its values in the others."""
     tables = published.load()
-    by_campaign = {
-        dataset.campaign.campaign: {
-            (number.topic, number.name): number for number in study.numbers(Inputs.of(dataset, tables))
-        }
-        for dataset in campaigns
-    }
-    own = by_campaign[campaigns[0].campaign.campaign]
+    by_campaign = {}
+    for datasets in campaigns:
+        first, *others = (Inputs.of(dataset, tables) for dataset in datasets)
+        name = " ".join(dataset.campaign.campaign for dataset in datasets)
+        numbers = study.numbers(first.with_rows_of(others) if others else first)
+        by_campaign[name] = {(number.topic, number.name): number for number in numbers}
+    own = next(iter(by_campaign.values()))
     return tuple(
         _interval({name: numbers[key] for name, numbers in by_campaign.items() if key in numbers}) for key in own
     )
@@ -216,12 +219,14 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     parts = sorted(_saved(folder), key=lambda part: part.clock != "virtual")
     sentences = [(part, topic, sentence) for part in parts for topic, sentence in part.sentences]
     sentences.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1])))
+    numbers = [(part, number) for part in parts for number in part.numbers]
+    numbers.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1].topic)))
     return Whole(
         tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
         _increases(parts),
-        _evidence([part for part in parts if part.sentences]),
+        _evidence([part for part in parts if part.sentences or part.increases]),
         tuple(headline for part in parts for headline in part.headlines),
-        tuple((_topic(number.topic, part), number) for part in parts for number in part.numbers),
+        tuple((_topic(number.topic, part), number) for part, number in numbers),
         _counts(verdicts),
     )
 
@@ -254,14 +259,15 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     if not parts:
         return ""
     virtual, real = (
-        {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
+        {topic for part in parts if part.clock == clock for topic, *_ in (*part.sentences, *part.increases)}
+        for clock in _CLOCKS
     )
-    measured = [topic.lower() for topic in TOPICS if topic in real]
-    missing = f" Real time: {', '.join(measured)} only." if real and virtual - real else ""
+    only = [topic.lower() for topic in TOPICS if topic in virtual - real]
+    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
         "A visit opens a new resolver connection; its time is a DNS exchange and a page load. Percentages: medians of "
-        "all rounds. In virtual time, computing takes no time. "
+        "all rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
         f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 

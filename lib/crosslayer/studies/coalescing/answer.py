@@ -60,7 +60,7 @@ def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """The first visit in the campaign's clock, and the headlines that the campaign measured."""
+    """The cost of a first visit in the campaign's clock, and the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [
@@ -68,23 +68,27 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
-    headlines = (*at_worst, *reduced)
+    return StudyAnswer(_first_visit(values), _increases(values), (*at_worst, *reduced))
+
+
+def _first_visit(values: AnswerValues) -> tuple[tuple[str, str], ...]:
     if not values:
-        return StudyAnswer(headlines=headlines)
-    rtts = {
-        protocol: reach(pl.Series([values[FIRST_VISIT, f"{protocol}, {end}"] for end in _ENDS]), 1)
-        for protocol in _COMPARED
-    }
-    on_first = " ".join(f"{protocol} adds {cost} RTT." for protocol, cost in rtts.items())
-    increases = [
+        return ()
+    doq, doh = (reach(pl.Series([values[FIRST_VISIT, f"{name}, {end}"] for end in _ENDS]), 1) for name in _COMPARED)
+    return ((FIRST_VISIT, f"DoQ adds {doq} RTT, DoH {doh} RTT."),)
+
+
+def _increases(values: AnswerValues) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
+    if not values:
+        return ()
+    return tuple(
         (
             FIRST_VISIT,
-            protocol,
-            {page: percent(values[FIRST_VISIT, f"{protocol}, {page_title(page)}"], 0) for page in PAGES},
+            str(name),
+            {page: percent(values[FIRST_VISIT, f"{name}, {page_title(page)}"], 0) for page in PAGES},
         )
-        for protocol in _COMPARED
-    ]
-    return StudyAnswer(((FIRST_VISIT, on_first),), tuple(increases), headlines)
+        for name in _COMPARED
+    )
 
 
 def _bound(row: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFram
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Both visits, each with its increases; nothing without numbers."""
+    """What each visit costs in RTT, and in percent of each page; nothing without numbers."""
     if not values:
         return StudyAnswer()
 
@@ -76,9 +76,12 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
         f"{percent(values[RETURNING_VISIT, _MOST], 0)} of the page load time. Resumed DoT or DoH adds "
         f"{rtts(RETURNING_VISIT, _TCP)} RTT."
     )
-    names = {
-        FIRST_VISIT: {Protocol.DOQ: "DoQ", Protocol.DOH: "DoH"},
-        RETURNING_VISIT: {Protocol.DOQ: "DoQ with early data", Protocol.DOH: "DoH, resumed"},
-    }
-    increases = [(topic, name, pages(topic, protocol)) for topic, of in names.items() for protocol, name in of.items()]
-    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)), tuple(increases))
+    increases = tuple(
+        (topic, name, pages(topic, protocol))
+        for topic, doq, doh in (
+            (FIRST_VISIT, "DoQ", "DoH"),
+            (RETURNING_VISIT, "DoQ with early data", "DoH, resumed"),
+        )
+        for name, protocol in ((doq, Protocol.DOQ), (doh, Protocol.DOH))
+    )
+    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)), increases)

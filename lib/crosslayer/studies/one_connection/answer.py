@@ -41,7 +41,7 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """What it saves and adds; nothing without numbers."""
+    """One sentence; none without numbers."""
     if not values:
         return StudyAnswer()
     of = {name: value for (_, name), value in values.items()}
@@ -52,8 +52,8 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
     )
     saved = reach(pl.Series([of[name] for name in _SAVED]), 1)
     sentence = (
-        f"The document of a first visit arrives {saved} RTT earlier than over separate DoQ ({shares}). "
-        f"Compared with plain DNS it arrives at most {first} later, on a returning visit {back}."
+        f"The document of a first visit arrives {saved} RTT earlier than over separate DoQ ({shares}). Compared with "
+        f"plain DNS it arrives at most {first} later, on a returning visit {back}."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 
