@@ -1,6 +1,6 @@
 """Predict lookups and a page through a resolver from its measured times, and compare with the real thing in a box.
 
-`python -m tests.prediction` prints a table; all in virtual time, in one guest. `crosslayer compare` measures two
+`python -m tests.prediction` prints a table; all in virtual time. `crosslayer compare` measures two
 resolvers of a box. Then the same commands (kdig, curl) ask these resolvers in the box, and their emulation by
 `crosslayer link --resolver-like`. A page is one document over HTTP/2 whose name curl resolves over DoH at the resolver.
 
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,7 @@ jitter_ms = 3
 """
 LINK = "rtt-20"
 RESOLVERS = ("steady", "uneven")
-SEEDS, TIMES = 6, 3
+SEEDS, TIMES = 4, 3
 """Runs of the emulation, and repetitions in each; the box has as many in one run."""
 TRANSPORTS = {"DoUDP": [], "DoTCP": ["+tcp"], "DoT": ["+tls"], "DoH": ["+https"], "DoQ": ["+quic"]}
 _TOOK = re.compile(r"in ([0-9.]+) ms")
@@ -89,40 +90,46 @@ class Prediction:
 
 
 def measure(folder: Path, seeds: int = SEEDS) -> list[Prediction]:
-    """Measure, predict and ask, in one guest; `folder` keeps the dataset."""
-    from tests.integration.commands import Commands
-
+    """Measure, predict and ask, each in a guest of its own; `folder` keeps the dataset."""
     box, dataset = folder / "box.toml", folder / "measured"
     box.write_text(BOX, encoding="ascii")
+    in_box = ["box", str(box), "--clock", "virtual", "--writable", str(folder), "--"]
     program = [sys.executable, str(Path(__file__).resolve()), "ask"]
     compare = [sys.executable, "-m", "crosslayer", "compare", "--name", "a.box.example", "--zone", "box.example"]
-    compare += ["--rate", "50", "--rounds", "12", "--all", "--dataset", str(dataset)]
-    real: dict[str, Times] = {}
-    predicted: dict[str, Times] = {}
-    with Commands("virtual", folder) as guest:
+    run(*in_box, *compare, "--rate", "50", "--rounds", "12", "--all", "--dataset", str(dataset))
 
-        def run(*arguments: str) -> str:
-            done = guest.run(*arguments)
-            if done.returncode:
-                raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
-            return str(done.stdout)
+    def real_of(number: int, name: str) -> Times:
+        asked = [f"198.18.{number}.53", f"{name}.resolvers.test", "a.box.example", "{}.box.example"]
+        return parsed(run(*in_box, *program, *asked, "https://www.origin.test/", str(seeds * TIMES)))
 
-        run("box", str(box), "--", *compare)
-        for number, name in enumerate(RESOLVERS, start=1):
-            asked = [f"198.18.{number}.53", f"{name}.resolvers.test", "a.box.example", "{}.box.example"]
-            page = "https://www.origin.test/"
-            real[name] = json.loads(run("box", str(box), "--", *program, *asked, page, str(seeds * TIMES)))
-            times: Times = defaultdict(list)
-            for seed in range(seeds):
-                like = ["link", LINK, "--resolver-like", f"{dataset}:{name}", "--seed", str(seed), "--"]
-                asked = ["$CROSSLAYER_RESOLVER", "like.resolvers.test", "www.example.org", "{}.example"]
-                page = "https://www.wikipedia.org/"
-                for what, some in json.loads(run(*like, *program, *asked, page, str(TIMES))).items():
-                    times[what] += some
-            predicted[name] = times
-    return [
-        Prediction(name, what, some, predicted[name][what]) for name in RESOLVERS for what, some in real[name].items()
-    ]
+    def predicted_of(name: str, seed: int) -> Times:
+        like = ["link", "--clock", "virtual", LINK, "--resolver-like", f"{dataset}:{name}", "--seed", str(seed), "--"]
+        asked = ["$CROSSLAYER_RESOLVER", "like.resolvers.test", "www.example.org", "{}.example"]
+        return parsed(run(*like, *program, *asked, "https://www.wikipedia.org/", str(TIMES)))
+
+    with ThreadPoolExecutor(2) as pool:
+        real = [pool.submit(real_of, number, name) for number, name in enumerate(RESOLVERS, start=1)]
+        runs = {name: [pool.submit(predicted_of, name, seed) for seed in range(seeds)] for name in RESOLVERS}
+        return [
+            Prediction(name, what, some, [ms for run in runs[name] for ms in run.result()[what]])
+            for name, asked in zip(RESOLVERS, real, strict=True)
+            for what, some in asked.result().items()
+        ]
+
+
+def run(*arguments: str) -> str:
+    """Run `crosslayer`; returns what it prints."""
+    command = [sys.executable, "-m", "crosslayer", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def parsed(printed: str) -> Times:
+    """What `ask` printed, its last line."""
+    times: Times = json.loads(printed.splitlines()[-1])
+    return times
 
 
 def table(predictions: list[Prediction]) -> str:
