@@ -122,9 +122,7 @@ def change(**values: Any) -> Callable[[Path], object]:
         (change(query_time=-1.0), "has 1 rows with a negative duration"),
     ],
 )
-def test_another_file_is_refused_with_a_next_step(
-    tmp_path: Path, make: Callable[[Path], object], message: str
-) -> None:
+def test_another_file_is_refused_with_a_next_step(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
     make(tmp_path / "theirs")
     with pytest.raises(CampaignError) as refused:
         import_folder(tmp_path / "theirs", tmp_path / "out")
