@@ -185,7 +185,7 @@ def _rows(raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, int]:
         handshake_ms=handshake / 1e6,
         query_ms=ns["query_time"] / 1e6,
         round=pl.int_range(pl.len()).over(key),
-    ).join(targets, on=["ip", "port", "protocol"], maintain_order="left")
+    ).join(targets, on=["port", "ip", "protocol"], maintain_order="left")
     good, encrypted = pl.col("error").is_null(), pl.col("protocol").is_in(["tls", "https", "quic"])
     started = pl.col("created").cast(pl.Float64) if "created" in raw.columns else _FIRST_S + _EVERY_S * pl.col("round")
     return rows.select(
