@@ -172,6 +172,12 @@ class Study:
         )
         return part
 
+    @property
+    def real_server(self) -> Any:
+        """The module that measures a server of the user's over a real network; None if the study has none."""
+        module = f"{self.package}.real_server"
+        return import_module(module) if find_spec(module) else None
+
     def _part(self, module: str, name: str, default: Any) -> Any:
         if find_spec(f"{self.package}.{module}") is None:
             return default

@@ -588,8 +588,8 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         )
         assert campaign["host"]["cpu"] in whole.evidence
     assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
-    limits = r"±[\d.]+ points, ±[\d.]+ RTT"
-    assert re.search(rf"Further campaigns \(95.%\): at most {limits}; real time {limits}\.", whole.evidence)
+    limits = r"±[\d.]+ points and ±[\d.]+ RTT"
+    assert re.search(rf"A further campaign lies within {limits}, {limits} in real time \(95.%\)\.", whole.evidence)
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(

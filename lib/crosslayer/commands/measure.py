@@ -288,12 +288,12 @@ def _measure_server(
     consents: bool,
 ) -> None:
     """Measure a server of the user's, over the network as it is."""
-    if plan.study != "authoritative":
-        raise click.UsageError("--server, --name, --ca, --dry-run and --i-may-send-this need --study authoritative.")
+    real_server = STUDIES[plan.study].real_server
+    if real_server is None:
+        able = " or ".join(name for name, study in STUDIES.items() if study.real_server)
+        raise click.UsageError(f"--server, --name, --ca, --dry-run and --i-may-send-this need --study {able}.")
     if not server or not name:
         raise click.UsageError("--server and --name belong together: give both.")
-    from crosslayer.studies.authoritative import real_server
-
     trusted = ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None)
     asked = real_server.real_server(plan, server, name, trusted)
     click.echo(asked.budget)

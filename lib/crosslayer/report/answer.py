@@ -282,9 +282,9 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
                 most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
         widths = [f"±{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
         if widths:
-            prefix = "" if clock == "virtual" else f"{name.removeprefix('in ')} "
-            by_clock.append(prefix + ", ".join(widths))
-    return f" Further campaigns (95\N{NO-BREAK SPACE}%): at most {'; '.join(by_clock)}." if by_clock else ""
+            suffix = "" if clock == "virtual" else f" {name}"
+            by_clock.append(" and ".join(widths) + suffix)
+    return f" A further campaign lies within {', '.join(by_clock)} (95\N{NO-BREAK SPACE}%)." if by_clock else ""
 
 
 _DIFFERENCES = {"%": "points", "RTT": "RTT"}
