@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from crosslayer.cli import COMMANDS, cli
 from crosslayer.links import load_profiles
 from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.resources import ResourceError, locate
 from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +126,10 @@ def test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces() -> None:
 
 
 def test_a_folder_is_no_file_for_the_metrics(tmp_path: Path) -> None:
+    try:
+        locate("stub")
+    except ResourceError as error:
+        pytest.skip(str(error))
     command = [sys.executable, "-m", "crosslayer", "stub", "--upstream", "udp://127.0.0.1:1", "--listen", "127.0.0.1:0"]
     for more in ([], ["--", "true"]):
         done = subprocess.run(

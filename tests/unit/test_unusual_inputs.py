@@ -110,7 +110,7 @@ _OTHER = '[[resource]]\npath = "%s"\nsource = "index.html"\nwire_bytes = 150\n'
     [
         (
             _PAGE % "index\\u0000.html",
-            "cannot be opened (embedded null byte)",
+            "cannot be opened (its name has a null byte)",
             ", resource /, key 'source'",
             "Name a file of the page's folder",
         ),

@@ -91,7 +91,8 @@ def command(
     and token of the last connection, with early data if --resumption allows it. The stub caches nothing. It prints one
     JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
 
-    Outside of a link or a box, HOST is an address. Nothing is sent to another machine before you consent.
+    Without `crosslayer link` or `crosslayer box`, HOST is an IP address. The stub sends nothing to another machine
+    before you consent.
 
     With a COMMAND the stub runs as long as COMMAND and has its exit status. Otherwise it runs until it is stopped.
     Commands of the control socket are {"command": "..."}: ready, reset-sessions (keeps tickets), forget (also drops

@@ -291,7 +291,13 @@ def _load_resource(entry: dict[str, Any], number: int, folder: Path, origins: Co
     try:
         inside, is_file = source.resolve().is_relative_to(folder.resolve()), source.is_file()
     except (OSError, ValueError, RuntimeError) as error:  # too long; NUL; a loop of symbolic links
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = (
+            error.strerror
+            if isinstance(error, OSError)
+            else "its name has a null byte"
+            if "\0" in resource.source
+            else error
+        )
         raise PageError(
             f"cannot be opened ({reason})", where=f"{where}, key 'source'", next_step="Name a file of the page's folder"
         ) from error

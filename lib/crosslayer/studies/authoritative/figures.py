@@ -320,8 +320,8 @@ FIGURES = (
         paper_figure="Table 1",
         notebook="authoritative",
         caption="Mean response time on kept connections between the two proxies, without BIND's own time and minus "
-        "the nominal RTT of the link, as in the paper. The paper's RTTs are typical values of real paths, so its "
-        "means may be lower.",
+        "the nominal RTT of the link, as in the paper. The paper subtracts typical RTTs of its paths. Where the real "
+        "RTT was shorter, its mean is too low.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),

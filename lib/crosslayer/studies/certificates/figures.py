@@ -316,10 +316,9 @@ FIGURES = (
         name="certificate-one-connection",
         title="A visit on two connections or on one, and the size of the certificate",
         notebook="question_certificates",
-        caption="Median time until the page's document is complete, name resolution included, in multiples of "
-        "the link's RTT, by the size of the TLS Certificate message. Name and page use two connections "
-        "(DoQ, then HTTP/3) or one (DoH3 and the page). With a ticket, query and request are early "
-        "data if possible.",
+        caption="Median time until the page's document is complete, name resolution included, in multiples of the "
+        "link's RTT, by the size of the TLS Certificate message. Name and page use two connections (DoQ, then HTTP/3) "
+        "or one (DoH3 and the page). A client with a ticket sends query and request as early data where possible.",
         note="Bars: 95 % intervals. The server log confirms ticket, token and number of connections.",
         data=visits_data,
         chart=visits_chart,

@@ -424,7 +424,7 @@ FIGURES = (
         caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: only the side with "
         "DoQ has a ticket for the web server, as in the paper. Other rows: neither side has a ticket, both have one, "
         "or both have a ticket and a token.",
-        note=f"{_NOTE} In the other rows both sides have the same load, so only the exchange differs.",
+        note=f"{_NOTE} In the first row exchange and page load differ, in all other rows only the exchange.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,

@@ -214,8 +214,9 @@ FIGURES = (
         name="loss-early-data",
         title="What early data saves when packets are lost",
         notebook="question_loss",
-        caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
-        "and of a small GET over HTTP/3 (DoH3), against the share of packets lost in each direction.",
+        caption="Time that early data saves a lookup over DoQ and a small GET over HTTP/3 (DoH3), against the share "
+        "of packets lost in each direction. Each value is a quantile with a full handshake minus the same quantile "
+        "with early data.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=saved,

@@ -279,9 +279,9 @@ FIGURES = (
         name="path-early-data",
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
-        caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
-        "and of a small GET over HTTP/3 (DoH3), on 4G with one property varied. Loaded: a TCP download "
-        "fills the queue.",
+        caption="Time that early data saves a lookup over DoQ and a small GET over HTTP/3 (DoH3), on 4G with one "
+        "property varied. Each value is a quantile with a full handshake minus the same quantile with early data. "
+        "Loaded: a TCP download fills the queue.",
         note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=early_data_data,
         chart=early_data,
@@ -306,9 +306,9 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time until the last byte of a page that is loaded over HTTP/3 after its name is resolved over "
-        "DoH3: quantile on two connections minus the same quantile on one, against the share of "
-        "packets lost independently in each direction.",
+        caption="Time that one connection saves until the last byte of a page, against the share of packets lost "
+        "independently in each direction. The name is resolved over DoH3, the page loaded over HTTP/3. Each value is "
+        "a quantile on two connections minus the same quantile on one.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

@@ -314,8 +314,8 @@ FIGURES = (
         title="Resolvers and queries by transport",
         paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
-        caption="Resolvers (addresses) that the list has, that answered at least once, and that resumed a session; "
-        "first queries on new connections, and failures.",
+        caption="Numbers of resolver addresses: all of the list, those with at least one answer, and those with a "
+        "resumed session. Then numbers of queries: first queries on new connections, and how many of them failed.",
         data=support_data,
         chart=support,
         table=lambda frame: frame.select("transport", "what", "count"),

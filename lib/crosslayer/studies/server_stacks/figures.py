@@ -292,7 +292,8 @@ FIGURES = (
         name="server-arrivals",
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
-        "datagram. Returning visit over plain DNS to the page with the largest document, first round.",
+        "datagram. First round of a returning visit to the page with the largest document; its name is resolved over "
+        "DoUDP.",
         note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
