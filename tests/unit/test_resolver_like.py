@@ -9,9 +9,9 @@ import pytest
 from crosslayer.campaign import CampaignError
 from crosslayer.campaign.plan import changed
 from crosslayer.errors import CrosslayerError
+from crosslayer.links import LinkError
 from crosslayer.resolvers.like import measured_times
 from crosslayer.studies import sized
-from crosslayer.testbed.errors import TestbedError
 
 DATASET = "data/raw/resolvers"
 
@@ -52,7 +52,7 @@ def test_what_names_no_resolver_is_an_error_with_a_next_step(text: str, message:
 def test_a_resolver_must_be_behind_the_link() -> None:
     times = measured_times(f"{DATASET}:north@here", "x")
     times.check_link("rtt-10", 10.0)
-    with pytest.raises(TestbedError, match=r"RTT of 12\.0 ms, less than the 14\.8 ms of the link"):
+    with pytest.raises(LinkError, match=r"RTT of 12\.0 ms, less than the 14\.8 ms of the link"):
         times.check_link("fiber", 14.8)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from crosslayer.links import LinkError
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.server import Server
@@ -38,10 +39,10 @@ class MeasuredTimes:
         return random.Random(seed).choice(self.rtts_ms)
 
     def check_link(self, link: str, rtt_ms: float) -> None:
-        """Raise `TestbedError` for a link with a larger RTT than the resolver has: it is behind that link."""
+        """Raise `LinkError` for a link with a larger RTT than the resolver has: it is behind that link."""
         nearest_ms = min(self.rtts_ms)
         if nearest_ms < rtt_ms:
-            raise TestbedError(
+            raise LinkError(
                 f"{self.resolver} was measured with an RTT of {nearest_ms:.1f} ms, less than the {rtt_ms:g} ms of the "
                 "link",
                 where=f"link {link}",
