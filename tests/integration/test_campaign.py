@@ -138,6 +138,7 @@ def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> Non
             "rests",
             "resolver_queries",
             "resolver_events",
+            "resolver_locations",
         ):  # not this study's
             assert dataset.table(table).collect().height
 
