@@ -182,13 +182,14 @@ def test_figures_draw_what_there_is_and_say_where_there_is_nothing(name: str, wh
 def test_fig2_has_every_vantage_point_all_of_them_and_the_published_medians(whole: dict[str, pl.LazyFrame]) -> None:
     frame = OWN["imc22-fig2"].data(inputs(whole, RTT_MS))
     handshakes = {
-        (row["place"], row["series"]): row["median"] for row in frame.filter(measure="handshake").iter_rows(named=True)
+        (row["vantage_point"], row["series"]): row["median"]
+        for row in frame.filter(measure="handshake").iter_rows(named=True)
     }
     assert handshakes["All, published", "DoQ"] == 187
     assert handshakes["All, published", "DoT"] == 377
     in_europe = [RTT_MS[link] for link in RTT_MS if link.startswith("eu")]
     assert min(in_europe) < handshakes["Europe", "DoTCP"] < max(in_europe) + 3
-    assert frame.filter(place="All, measured", measure="resolve").height == 5
+    assert frame.filter(vantage_point="All, measured", measure="resolve").height == 5
 
 
 @pytest.mark.parametrize("name", ["handshake-round-trips", "amplification-limit"])

@@ -86,7 +86,7 @@ def printed_handshakes(published: Published) -> pl.DataFrame:
     return published.claims.filter(
         pl.col("paper") == "IMC22", pl.col("quantity") == "handshake time", pl.col("statistic") == "median"
     ).select(
-        place=pl.lit(PRINTED),
+        vantage_point=pl.lit(PRINTED),
         series=pl.col("scope").str.split(";").list.first(),
         measure=pl.lit("handshake"),
         source=pl.lit("published"),
@@ -96,9 +96,9 @@ def printed_handshakes(published: Published) -> pl.DataFrame:
 
 def ordered_times(frame: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
     """Rows of `heatmaps` in their order, with the names of vantage points."""
-    columns = ["place", "series", "measure", "source", "n", "rounds", "median", "low", "high"]
-    named = frame.select(columns).with_columns(pl.col("place").replace(VANTAGE_POINTS))
-    return named.sort(_rank("measure", TIMES), _rank("place", _row_names(named)), _rank("series", series))
+    columns = ["vantage_point", "series", "measure", "source", "n", "rounds", "median", "low", "high"]
+    named = frame.select(columns).with_columns(pl.col("vantage_point").replace(VANTAGE_POINTS))
+    return named.sort(_rank("measure", TIMES), _rank("vantage_point", _row_names(named)), _rank("series", series))
 
 
 def times_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -108,8 +108,8 @@ def times_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _row_names(frame: pl.DataFrame) -> list[str]:
     known = [*VANTAGE_POINTS.values(), ALL, PRINTED]
-    others = [name for name in frame["place"].unique(maintain_order=True) if name not in known]
-    return [name for name in (*VANTAGE_POINTS.values(), *others, ALL, PRINTED) if name in set(frame["place"])]
+    others = [name for name in frame["vantage_point"].unique(maintain_order=True) if name not in known]
+    return [name for name in (*VANTAGE_POINTS.values(), *others, ALL, PRINTED) if name in set(frame["vantage_point"])]
 
 
 def heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
@@ -119,12 +119,12 @@ def heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
     names, top = _row_names(frame), float(frame["median"].max())  # type: ignore[arg-type]
     shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
     number = marks.CellText(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
-    tooltip = marks.tooltip("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
+    tooltip = marks.tooltip("vantage_point", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
     plots = []
     for measure in TIMES:
         shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
         across = marks.columns("series", shown, orient="top")
-        down = marks.rows("place", names, bold=True, labels=measure == "handshake")
+        down = marks.rows("vantage_point", names, bold=True, labels=measure == "handshake")
         base = alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(names)).encode(across, down)
         base = base.transform_filter(alt.datum.measure == measure)
         title = f"{measure.capitalize()} time (ms)"

@@ -225,7 +225,7 @@ class PacedLoad:
     def fault(self, query: LoadedQuery) -> str | None:
         """Why a query has no good answer; None if it has one."""
         if self._stubs and query.metrics is None:
-            return "the stub told nothing of it"
+            return "the stub has no metrics of this query"
         if query.metrics is not None and query.metrics.error:
             return query.metrics.error
         if query.asked.answered_ns is None:

@@ -167,7 +167,7 @@ def fig2_data(inputs: Inputs) -> pl.DataFrame:
         if (measure, series) != (TIMES[0], "DoUDP"):
             duration = VANTAGES.duration(series, measure, *(() if point == ALL else (point,)))
             if row := _row(duration, seen):
-                rows.append(row | {"place": point, "series": series, "measure": measure, "source": "measured"})
+                rows.append(row | {"vantage_point": point, "series": series, "measure": measure, "source": "measured"})
     ours = pl.DataFrame(rows, schema=_TIMES)
     return ordered_times(pl.concat([ours, printed_handshakes(inputs.published)], how="diagonal_relaxed"), PAPER_SERIES)
 
@@ -261,7 +261,7 @@ _COUNTS = {
     "failed": "failed ones",
 }
 _ESTIMATE = {"n": pl.Int64, "rounds": pl.Int64, "median": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-_TIMES = _ESTIMATE | {"place": pl.String, "series": pl.String, "measure": pl.String, "source": pl.String}
+_TIMES = _ESTIMATE | {"vantage_point": pl.String, "series": pl.String, "measure": pl.String, "source": pl.String}
 _SIZES = _ESTIMATE | {"series": pl.String, "part": pl.String}
 
 

@@ -66,8 +66,8 @@ def _times(inputs: Inputs, series: Sequence[str]) -> pl.DataFrame:
         wanted = rows.filter(pl.col("series") != "DoUDP") if measure == "handshake" else rows
         named = {"measure": pl.lit(measure), "source": pl.lit("measured")}
         column = DURATIONS_BY_PART[measure]
-        each = metrics.medians(wanted, column, ["vantage", "series"]).rename({"vantage": "place"})
-        every = metrics.medians(wanted, column, ["series"]).with_columns(place=pl.lit(ALL))
+        each = metrics.medians(wanted, column, ["vantage", "series"]).rename({"vantage": "vantage_point"})
+        every = metrics.medians(wanted, column, ["series"]).with_columns(vantage_point=pl.lit(ALL))
         parts += [each.with_columns(**named), every.with_columns(**named)]
     return pl.concat(parts, how="diagonal_relaxed")
 
