@@ -22,6 +22,8 @@ from tests.integration.conftest import CROSSLAYER
         ("server-stacks", "fiber", {"main", "aioquic: main", "aioquic: no-token", "aioquic-window: main"}),
         ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
         ("gateway", "fiber", {"main", "gateway-two", "gateway-one"}),
+        ("composition", "fiber", {"main"}),
+        ("path-quality", "4g-rtt-20", {"main"}),
         # Firefox does not run in every guest (docs/findings/browsers.md).
         pytest.param("browsers", "fiber", {"main"}, marks=pytest.mark.alone),
     ],
@@ -33,10 +35,13 @@ def test_a_question_is_measured_with_the_evidence_it_needs(
     options = request.getfixturevalue("virtual_clock") if exact else []
     request.getfixturevalue("browser_machine" if exact else "firefox_machine")
     command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
-    command += ["--pages", "wikipedia.org" if study in ("one-connection", "server-stacks") else "example.org"]
+    command += [
+        "--pages",
+        "wikipedia.org" if study in ("one-connection", "server-stacks", "path-quality") else "example.org",
+    ]
     subprocess.run([*CROSSLAYER, *command, *options], check=True, capture_output=True, timeout=900)
     dataset = Dataset.open(tmp_path / study, every_round=True)
-    loads = dict.fromkeys(("early-data", "address-token", "gateway", "browsers"), "page_loads")
+    loads = dict.fromkeys(("early-data", "address-token", "gateway", "composition", "browsers"), "page_loads")
     loads |= dict.fromkeys(("one-connection", "server-stacks"), "resolved_loads")
     rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height

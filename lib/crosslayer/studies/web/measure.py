@@ -28,6 +28,7 @@ from crosslayer.campaign.tables import Lookups
 from crosslayer.pages import PageSpec
 from crosslayer.resolvers.like import measured_times
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
+from crosslayer.studies.web import WebOptions
 from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.testbed import like, namespaces, network
 from crosslayer.testbed.like import LikeResolver
@@ -50,8 +51,9 @@ class Web(Measurer):
         self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         self._kept: dict[dns.Protocol | None, KeptBrowser] = {}
         self._like: LikeResolver | None = None
-        if text := bench.plan.options.resolver_like:
-            times = measured_times(text, "[options], key 'resolver_like'")
+        options = bench.plan.options  # of `composition` too, whose exchanges go to the server
+        if isinstance(options, WebOptions) and options.resolver_like:
+            times = measured_times(options.resolver_like, "[options], key 'resolver_like'")
             for link in bench.plan.links:
                 times.check_link(link, bench.rtts_ms[link])
             plan = bench.plan
