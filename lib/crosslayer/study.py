@@ -178,6 +178,12 @@ class Study:
         module = f"{self.package}.real_server"
         return import_module(module) if find_spec(module) else None
 
+    @property
+    def live_pages(self) -> Any:
+        """The module that loads pages of the user's choice over a real network; None if the study has none."""
+        module = f"{self.package}.live_pages"
+        return import_module(module) if find_spec(module) else None
+
     def _part(self, module: str, name: str, default: Any) -> Any:
         if find_spec(f"{self.package}.{module}") is None:
             return default

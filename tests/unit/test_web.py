@@ -80,10 +80,10 @@ def test_lookups_are_numbered_as_they_arrived() -> None:
 
 
 def test_the_summary_has_the_lookup_of_the_pages_own_host() -> None:
-    summary = lookup_summary([*LOAD, query(9, PAGE.host)], PAGE)
+    summary = lookup_summary([*LOAD, query(9, PAGE.host)], PAGE.host)
     assert summary["lookup_count"] == PAGE.lookups
     assert summary["stub_lookup_ms"] == pytest.approx(45.5)  # the first query's answer is the last one
-    assert lookup_summary(LOAD[2:], PAGE)["stub_lookup_ms"] is None
+    assert lookup_summary(LOAD[2:], PAGE.host)["stub_lookup_ms"] is None
 
 
 @pytest.mark.parametrize("size", ["smoke", "quick", "paper"])

@@ -119,11 +119,11 @@ class Browser(ABC):
     addresses
         IPv4 address of each host name that the browser need not resolve. It uses QUIC for each of these hosts.
     certificates
-        Certificates of the server, the only ones that are accepted.
+        Certificates of the server, the only ones that are accepted; None: those that the machine's browser accepts.
     resolves
-        Host names that the browser resolves itself (coupled loads); `*.example.org` means all names below that one.
-        Lookups of all other names fail, except those of `addresses`; this includes the browser's own background
-        lookups.
+        Host names that the browser resolves itself (coupled loads); `*.example.org` means all names below that one, `*`
+        every name but those that the browser looks up in the background. Lookups of all other names fail, except those
+        of `addresses`; this includes the browser's own background lookups.
     force_h3
         Use QUIC for hosts that it resolves too, whatever DNS contains. If False, their HTTPS records (RFC 9460) decide:
         without records it uses HTTP/2.
@@ -209,7 +209,7 @@ class Browser(ABC):
                 close_connections()
                 # Until the connection is closed, a retransmitted token can still change what the browser has kept.
                 if enough and primed():
-                    return self._measured(host, begin, close_connections)
+                    return self._measured(f"https://{host}/", begin, close_connections)
         raise BrowserError(
             f"was primed {_PRIMINGS_MOST} times without reaching the required state",
             where=host,
@@ -231,7 +231,21 @@ class Browser(ABC):
                 close_connections()
             reset_sessions()
             with self._context():
-                return self._measured(host, begin, close_connections)
+                return self._measured(f"https://{host}/", begin, close_connections)
+
+    def load_url(self, url: str, *, reset_sessions: Callable[[], object]) -> PageLoad:
+        """Measure one load of a page whose server is somebody else's, with the coupled procedure.
+
+        Connections end with their context. Before the load the tab shows an empty document, since no other site is at
+        hand. All else is as in `load_resolving`.
+        """
+        begin = time.perf_counter()
+        with self._failing(url):
+            with self._context():
+                self._open(url)
+            reset_sessions()
+            with self._context():
+                return self._measured(url, begin, lambda: None, before=_BLANK_PAGE)
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[Callable[[str], tuple[float, float]]]:
@@ -253,12 +267,19 @@ class Browser(ABC):
             begin, end = json.loads(self._run(_RESOLVE, host))
         return float(begin), float(end)
 
-    def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
-        """Load the warm-up page, then measure the page; `begin` is the start of the whole procedure."""
-        self._open(f"https://{WARM_UP_HOST}/")
+    def _measured(
+        self,
+        url: str,
+        begin: float,
+        close_connections: Callable[[], object],
+        *,
+        before: str = f"https://{WARM_UP_HOST}/",
+    ) -> PageLoad:
+        """Load the warm-up page (`before`), then measure the page; `begin` is the start of the whole procedure."""
+        self._open(before)
         browser_idle = self._wait_until_idle()
         setup_ms = (time.perf_counter() - begin) * 1e3
-        self._open(f"https://{host}/")
+        self._open(url)
         raw = json.loads(self._timings())
         close_connections()  # otherwise the server would keep sending to a context that is removed
         self.loads += 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import os
 import signal
 import time
@@ -11,6 +13,8 @@ from pathlib import Path
 
 import urllib3.exceptions
 import websocket
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from selenium import webdriver
 from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.chrome.options import Options
@@ -19,11 +23,11 @@ from selenium.webdriver.chrome.service import Service
 from crosslayer import vocabulary
 from crosslayer.browser.browser import Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import Certificates
 
 _FLAGS = (
     "--headless=new",
-    "--no-sandbox",  # root of a private user namespace; only pages of the testbed are loaded
     "--disable-gpu",
     "--no-first-run",
     "--no-default-browser-check",
@@ -43,6 +47,13 @@ _FLAGS = (
     "--mute-audio",
     "--enable-quic",
 )
+_NO_SANDBOX = "--no-sandbox"
+"""Chromium needs it as root: that of a private user namespace, which only loads pages of the testbed."""
+_BACKGROUND = (
+    "accounts.google.com", "clients2.google.com", "optimizationguide-pa.googleapis.com", "update.googleapis.com",
+)  # fmt: skip
+"""Names that it looks up of its own accord."""
+_POLICIES = Path("/etc/chromium")
 _SPECULATIVE = ("SpareRendererForSitePerProcess", "WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
 """Features that load content ahead of demand: the drop-down of the address bar alone is a page of 250 scripts."""
 _FEW_PROCESSES = (
@@ -73,7 +84,7 @@ class Chromium(Browser):
         *,
         folder: Path,
         addresses: Mapping[str, str],
-        certificates: Certificates,
+        certificates: Certificates | None,
         resolves: Collection[str] = (),
         force_h3: bool = True,
         few_processes: bool = False,
@@ -85,7 +96,10 @@ class Chromium(Browser):
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
-        rules += [f"EXCLUDE {host}" for host in resolves]
+        if "*" in resolves:
+            rules[-1:] = [f"MAP {host} ~NOTFOUND" for host in _BACKGROUND]
+        else:
+            rules += [f"EXCLUDE {host}" for host in resolves]
         # Over QUIC, Chromium accepts the certificate of a private CA only for hosts named here, on any port; it is
         # forced to use QUIC only on the port named.
         quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
@@ -99,11 +113,12 @@ class Chromium(Browser):
         for flag in (
             *_FLAGS,
             f"--user-data-dir={self._profile}",
-            f"--ignore-certificate-errors-spki-list={certificates.spki}",
+            *([f"--ignore-certificate-errors-spki-list={certificates.spki}"] if certificates else []),
             f"--origin-to-force-quic-on={','.join(quic)}",
             f"--host-resolver-rules={','.join(rules)}",
             *(_FEW_PROCESSES if few_processes else ()),
             *_netlog(folder),
+            *([_NO_SANDBOX] if os.geteuid() == 0 else []),
         ):
             options.add_argument(flag)
         # No speculative preconnect: so the handshake lies within the navigation, where its timing is reported.
@@ -161,6 +176,30 @@ class Chromium(Browser):
 
     def _run(self, function: str, argument: object) -> str:
         return str(self._driver.execute_async_script(_CALLED.format(function), argument))
+
+
+def trust(ca_file: Path) -> None:
+    """Make Chromium accept certificates of further CAs (PEM), in this process's own mount namespace only.
+
+    `BrowserError` if the file has none, or if the machine lacks the folder of Chromium's settings.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(ca_file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BrowserError(
+            f"has no certificates ({error})", where=str(ca_file), next_step="Name a PEM file of CAs."
+        ) from error
+    if not _POLICIES.is_dir():
+        raise BrowserError(
+            "does not exist, and Chromium reads further CAs from it",
+            where=str(_POLICIES),
+            next_step="Create it, or leave --ca out.",
+        )
+    namespaces.mount("tmpfs", str(_POLICIES), "tmpfs")
+    managed = _POLICIES / "policies" / "managed"
+    managed.mkdir(parents=True)
+    accepted = [base64.b64encode(one.public_bytes(Encoding.DER)).decode() for one in found]
+    (managed / "ca.json").write_text(json.dumps({"CACertificates": accepted}), encoding="utf-8")
 
 
 def _netlog(folder: Path) -> tuple[str, ...]:

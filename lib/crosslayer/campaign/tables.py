@@ -212,6 +212,7 @@ _POSITION = Column(int, "position of the condition in the random order of its ro
 _STARTED = Column(float, "start of the observation, seconds since the Unix epoch", required=True)
 _KEY_SHARE = Column(str, "group of the TLS key exchange, e.g. X25519MLKEM768 (server log); null without QUIC")
 _INITIAL_PACKETS = Column(int, "Initial packets that carried the ClientHello (server log); null without QUIC")
+_RESOLVER = "public resolver of live pages; null on the testbed"
 _LOAD_POSITION = Column(int, "position of the load in its round", required=True)
 _LOAD_CONDITION = Column(str, "condition of the load", required=True, key=True)
 _ROLE = Column(Role, "role of the observation in its round", required=True, key=True)
@@ -319,6 +320,7 @@ class PageLoads(_OfStudy, table="page_loads"):
     h3 = Column(Http3, "intended HTTP/3 handshake; early_data_accepted has the evidence", required=True, key=True)
     coupling = Column(Coupling, "whether the browser resolves by itself", required=True, key=True)
     dns_protocol = Column(Protocol, "transport of the browser's own lookups; null when decoupled", key=True)
+    resolver = Column(str, _RESOLVER, key=True, present=False)
     condition = Column(
         str,
         "main, or the name of a variation of browser, server or path (no-token: 0-RTT without the token)",
@@ -413,6 +415,7 @@ class Lookups(_OfStudy, table="lookups"):
 
     page = Column(str, "name of the page", required=True, key=True)
     dns_protocol = Column(Protocol, "transport of the stub's upstream: that of the load", required=True, key=True)
+    resolver = Column(str, _RESOLVER, key=True, present=False)
     condition = _LOAD_CONDITION
     role = _LOAD_ROLE
     position = _LOAD_POSITION

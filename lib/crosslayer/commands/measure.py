@@ -137,10 +137,26 @@ class _Measure(click.Command):
 )
 @click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
 @click.option(
-    "--ca", type=PATH, help="For --server: PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]"
+    "--sites",
+    type=PATH,
+    metavar="FILE",
+    help="For --study web: pages of your choice in place of the testbed's, over the network as it is; a URL a line.",
 )
-@click.option("--dry-run", is_flag=True, help="For --server: print what would be sent, and send nothing.")
-@click.option("--i-may-send-this", "consents", is_flag=True, help="For --server: consent to that, for scripts.")
+@click.option(
+    "--resolver",
+    "resolvers",
+    type=TEXT,
+    multiple=True,
+    metavar="NAME|LIST",
+    help="For --sites: a resolver as for `crosslayer compare`; repeatable.  [default: $CROSSLAYER_RESOLVERS]",
+)
+@click.option(
+    "--ca",
+    type=PATH,
+    help="For --server and --sites: PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]",
+)
+@click.option("--dry-run", is_flag=True, help="For --server and --sites: print what would be sent, and send nothing.")
+@click.option("--i-may-send-this", "consents", is_flag=True, help="For --server and --sites: consent, for scripts.")
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")
 def command(
@@ -163,6 +179,8 @@ def command(
     allow_mixed_versions: bool,
     server: str | None,
     name: str | None,
+    sites: Path | None,
+    resolvers: tuple[str, ...],
     ca: Path | None,
     dry_run: bool,
     consents: bool,
@@ -202,6 +220,11 @@ def command(
         {k: v for k, v in given.items() if v is not None},
         where="options",
     )
+    ca = ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None)
+    if sites or resolvers:
+        folder = out or OWN_CAMPAIGNS / f"{plan.study}-sites"
+        _measure_sites(plan, sites, resolvers, ca, folder, dry_run=dry_run, consents=consents)
+        return
     server, name = server or getattr(plan.options, "server", None), name or getattr(plan.options, "name", None)
     if server or any(_is_given(option) for option in ("name", "ca", "dry_run", "consents")):
         folder = out or OWN_CAMPAIGNS / f"{plan.study}-server"
@@ -294,18 +317,48 @@ def _measure_server(
         raise click.UsageError(f"--server, --name, --ca, --dry-run and --i-may-send-this need --study {able}.")
     if not server or not name:
         raise click.UsageError("--server and --name belong together: give both.")
-    trusted = ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None)
-    asked = real_server.real_server(plan, server, name, trusted)
+    asked = real_server.real_server(plan, server, name, ca)
+    _measure_outside(real_server, asked, folder, dry_run=dry_run, consents=consents)
+
+
+def _measure_sites(
+    plan: Plan,
+    sites: Path | None,
+    resolvers: tuple[str, ...],
+    ca: Path | None,
+    folder: Path,
+    *,
+    dry_run: bool,
+    consents: bool,
+) -> None:
+    """Load pages of the user's choice, over the network as it is."""
+    from crosslayer.testbed import namespaces
+
+    live_pages = STUDIES[plan.study].live_pages
+    if live_pages is None:
+        able = " or ".join(name for name, study in STUDIES.items() if study.live_pages)
+        raise click.UsageError(f"--sites and --resolver need --study {able}.")
+    named = resolvers or tuple(filter(None, [os.environ.get("CROSSLAYER_RESOLVERS")]))
+    if sites is None or not named:
+        raise click.UsageError("--sites and --resolver belong together: give both.")
+    asked = live_pages.live_pages(plan, sites, named, ca)
+    if not dry_run:
+        namespaces.enter([sys.executable, "-m", "crosslayer", *sys.argv[1:]], own_network=False)
+    _measure_outside(live_pages, asked, folder, dry_run=dry_run, consents=consents)
+
+
+def _measure_outside(measurer: Any, asked: Any, folder: Path, *, dry_run: bool, consents: bool) -> None:
+    """Print what a checked call sends, obtain consent, measure and print the result."""
     click.echo(asked.budget)
     if dry_run:
         return
-    real_server.consent(asked, given=consents, ask=typed)
+    measurer.consent(asked, given=consents, ask=typed)
     try:
-        real_server.run(asked, folder, partial(click.echo, err=True))
+        measurer.run(asked, folder, partial(click.echo, err=True))
     except KeyboardInterrupt:
         click.echo(f"\nStopped. Finished rounds are in {folder}; the same command resumes.", err=True)
         sys.exit(130)
-    click.echo(real_server.summary(folder))
+    click.echo(measurer.summary(folder))
     click.echo(str(folder))
 
 

@@ -51,6 +51,8 @@ class OperatorState:
     """Latest pause; 0 after a success."""
     refusals: int = 0
     """Queries that were refused in succession."""
+    burst_s: float = 0.0
+    """Time that the latest queries of another program take at the rate; 0 if there were none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,20 @@ class QueryLedger:
                 )
             now = time.time()
             # A clock that was set back must not stop a comparison for longer than the latest pause.
-            state.ready_s = min(state.ready_s, now + max(state.pause_s, self._interval_s))
+            state.ready_s = min(state.ready_s, now + max(state.pause_s, state.burst_s, self._interval_s))
             if state.ready_s > now:
                 return state.ready_s
             state.ready_s = now + self._interval_s
             state.queries += 1
             return 0.0
+
+    def charge(self, operator: str, queries: int) -> None:
+        """Count queries that another program sent at once: the next one waits as long as they take at the rate."""
+        with self._states() as states:
+            state = _today(states.operators.setdefault(operator, OperatorState()))
+            state.queries += queries
+            state.burst_s = queries * self._interval_s
+            state.ready_s = max(state.ready_s, time.time()) + state.burst_s
 
     def heed(self, operator: str, error: str | None, extended_error: int | None = None) -> str | None:
         """Heed the outcome of a query; returns why the operator must not be asked again, None if it may be.

@@ -12,7 +12,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from crosslayer.resources import find_program
@@ -21,10 +21,8 @@ from crosslayer.testbed.errors import TestbedError
 MARK = "CROSSLAYER_PRIVATE"
 """Environment variable that marks a process in private namespaces."""
 
-UNSHARE = (
-    "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
-    "--propagation", "private",
-)  # fmt: skip
+_MOUNTS = ("--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation", "private")
+UNSHARE = ("--user", "--map-root-user", "--net", *_MOUNTS)
 """Options of `unshare`; `crosslayer doctor` tries exactly these."""
 
 ROOT = Path("/run/crosslayer")
@@ -50,8 +48,10 @@ def inside() -> bool:
     return MARK in os.environ
 
 
-def enter(command: list[str]) -> None:
+def enter(command: list[str], *, own_network: bool = True) -> None:
     """Re-execute `command` in private namespaces. Returns only inside them, where it is called a second time.
+
+    Without `own_network` it stays in the network as it is, with its own resolv.conf, and as the user that it was.
 
     Raises
     ------
@@ -62,15 +62,17 @@ def enter(command: list[str]) -> None:
         _set_up_mounts()
         return
     _allow_files()
-    unshare = tool("unshare")
-    if (reason := refused(unshare)) is not None:
+    unshare, options = tool("unshare"), UNSHARE
+    if not own_network:
+        options = _MOUNTS if os.geteuid() == 0 else ("--user", "--map-current-user", "--keep-caps", *_MOUNTS)
+    if (reason := refused(unshare, options)) is not None:
         raise TestbedError(
             f"this machine refuses private namespaces ({reason})",
             next_step="Run `crosslayer doctor`: it prints what to allow. Analysis needs no namespaces.",
         )
     os.environ[MARK] = "1"
     supervisor = [sys.executable, "-I", str(_SUPERVISOR)]
-    os.execv(sys.executable, [*supervisor, "outside", unshare, *UNSHARE, "--", *supervisor, "inside", *command])
+    os.execv(sys.executable, [*supervisor, "outside", unshare, *options, "--", *supervisor, "inside", *command])
 
 
 def _allow_files() -> None:
@@ -101,9 +103,9 @@ def tool(name: str) -> str:
     return program
 
 
-def refused(unshare: str) -> str | None:
+def refused(unshare: str, options: Sequence[str] = UNSHARE) -> str | None:
     """The kernel's error message if it refuses private namespaces, otherwise None."""
-    trial = subprocess.run([unshare, *UNSHARE, "--", "true"], capture_output=True, text=True, check=False)
+    trial = subprocess.run([unshare, *options, "--", "true"], capture_output=True, text=True, check=False)
     return None if trial.returncode == 0 else (trial.stderr.strip() or f"exit status {trial.returncode}")
 
 

@@ -22,6 +22,7 @@ BOX_IS_OUTSIDE = "CROSSLAYER_BOX_IS_OUTSIDE"
 """Environment variable, `1`: the network of a testbed or a box counts as outside, to try what holds there."""
 _DISCARD_PORT = 9
 _allowed: set[str] = set()
+_ANY_NAME = "*"
 
 
 def canonical(address: str) -> str:
@@ -63,6 +64,11 @@ def allow(addresses: Iterable[str]) -> None:
     _allowed.update(map(canonical, addresses))
 
 
+def allow_any_name() -> None:
+    """Record that the user consented to pages in a browser, and to every host that they name."""
+    _allowed.add(_ANY_NAME)
+
+
 def withdraw() -> None:
     """Forget all consent: from now on nothing leaves this machine."""
     _allowed.clear()
@@ -99,7 +105,7 @@ def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.so
 
 def check_names(names: Iterable[str], program: str) -> None:
     """Raise `OutsideError` if a program would look up names outside: its packets would go to addresses unknown here."""
-    if not private() and (unknown := sorted(set(names) - {"localhost"})):
+    if not private() and _ANY_NAME not in _allowed and (unknown := sorted(set(names) - {"localhost"})):
         raise OutsideError(
             f"would be looked up by {program}, and its address is not known before",
             where=unknown[0],

@@ -52,8 +52,10 @@ class StopEntry:
     def contains(self, address: str, names: Iterable[str]) -> bool:
         """Whether an address in canonical form, or one of the names of its operator and host, is in this entry."""
         host = ipaddress.ip_address(address)
-        if any(host in network for network in self._parsed):
-            return True
+        return any(host in network for network in self._parsed) or self.has_name(names)
+
+    def has_name(self, names: Iterable[str]) -> bool:
+        """Whether one of these names of an operator or host is in this entry."""
         domains = [operator.casefold().rstrip(".") for operator in self.operators]
         return any(
             name.casefold() == domain or name.casefold().endswith(f".{domain}") for name in names for domain in domains
@@ -77,6 +79,10 @@ class StopList:
         """Why an address with these names must not be asked; None if it may be."""
         known = (*filter(None, names), *self.names.get(address, ()))
         return next((entry.reason for entry in self.entries if entry.contains(address, known)), None)
+
+    def reason_of_host(self, host: str) -> str | None:
+        """Why a web server with this name must not be asked; None if it may be."""
+        return next((entry.reason for entry in self.entries if entry.has_name([host])), None)
 
 
 def user_file() -> Path:

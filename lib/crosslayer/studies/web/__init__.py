@@ -31,6 +31,8 @@ class WebOptions(Options):
     resolver_like: str = ""
     """`DATASET:RESOLVER[@VANTAGE]`: the stub's resolver is one at its own distance, with the times of this resolver in
     a dataset of `crosslayer compare`. Each round draws one of its RTTs. Empty: the server of the pages."""
+    resolvers: tuple[str, ...] = ()
+    """Transports of the resolvers of live pages; set by `crosslayer measure --sites`."""
 
     def __post_init__(self) -> None:
         if self.resolver_like and self.resolver != "stub":

@@ -114,7 +114,7 @@ class Web(Measurer):
         evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
         fault = unproved(events, page, protocol) if self._itself else unaccounted(queries, page, protocol)
         asked = {event.name for event in of_page(events, page)}
-        summary = {"lookup_count": len(asked)} if self._itself else lookup_summary(queries, page)
+        summary = {"lookup_count": len(asked)} if self._itself else lookup_summary(queries, page.host)
         lacking = incomplete(events, page, load)
         row = row | load_columns(load) | summary | lacking | ({"error": fault} if fault else {}) | evidence
         return {
@@ -154,7 +154,7 @@ class Web(Measurer):
                 close_connections=lambda: self.bench.server.close_connections("h3"),
             )
             return load, []
-        shared = _OF_PAPER.get(protocol, "one") if self.bench.plan.options.connections == "paper" else "one"
+        shared = shared_connections(self.bench.plan, protocol)
         settings = StubSettings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53", connections=shared)
         with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
 
@@ -169,6 +169,11 @@ class Web(Measurer):
             )
             stub.reset_sessions()  # waits for queries on their way: they are told of too
             return load, stub.metrics()
+
+
+def shared_connections(plan: Plan, protocol: dns.Protocol) -> Literal["one", "pool", "query"]:
+    """Use of connections by the stub over a transport."""
+    return _OF_PAPER.get(protocol, "one") if plan.options.connections == "paper" else "one"
 
 
 def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.Protocol) -> str | None:
@@ -217,9 +222,9 @@ def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) ->
     return f"the browser asked over {', '.join(sorted(others))}" if others else None
 
 
-def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str, Any]:
+def lookup_summary(queries: Sequence[QueryMetrics], host: str) -> dict[str, Any]:
     """Columns of `page_loads`: all lookups of a load, from the stub's metrics."""
-    own = [query for query in queries if query.name.rstrip(".") == page.host]
+    own = [query for query in queries if query.name.rstrip(".") == host]
     first_ns = min((query.time_ns for query in own), default=0)
     ends_ms = [(query.time_ns - first_ns) / 1e6 + query.total_ms for query in own]
     return {

@@ -1,0 +1,401 @@
+"""Live pages (Kosek et al., IMC 2022, section 3.2): pages of the user's choice, over the network as it is.
+
+A stock Chromium loads each page through our stub over each transport of each resolver. Before each measured load, the
+same page fills the resolver's cache. Then the stub closes its connection and keeps the session, and the browser begins
+a new context without caches. Nothing is sent outside this machine without consent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.browser import Browser, BrowserError, PageLoad, find_browser, launch
+from crosslayer.browser.chromium import trust
+from crosslayer.campaign import provenance
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.instruments import LOADS_PER_PROCESS, load_columns, resource_rows
+from crosslayer.campaign.plan import Plan
+from crosslayer.campaign.rounds import FinishedRound, Job
+from crosslayer.campaign.run import measure
+from crosslayer.campaign.store import FILE_NAME, Store
+from crosslayer.campaign.tables import Lookups
+from crosslayer.guest import inside
+from crosslayer.resolvers import listed, manners
+from crosslayer.resolvers.ledger import QueryLedger, user_file
+from crosslayer.resolvers.run import vantage
+from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.resolvers.visits import resolver_of, system_ca
+from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings, stub_version
+from crosslayer.studies.web.measure import Web, lookup_columns, lookup_summary, shared_connections
+from crosslayer.studies.web.sites import Site, read_sites
+from crosslayer.study import SIX_TRANSPORTS
+from crosslayer.testbed import namespaces, outside
+from crosslayer.vocabulary import Browser as BrowserName
+from crosslayer.vocabulary import Coupling, Http3, Protocol, Role
+
+_BACKEND = "the paths themselves"
+_LISTEN = "127.0.53.1"
+"""Address of the stub, which resolv.conf names."""
+_QUERIES_OF_NAME = 6
+"""Queries of a host name: A, AAAA and HTTPS, in both loads."""
+_LEFT_ALONE = "left alone: "
+"""Beginning of the error of a load that was not made, because its resolver must not be asked again."""
+_STARTED_S = 3.0
+"""About a second after its start, Chromium learns its network and begins lookups that are under way again."""
+_SILENT_LOADS = 3
+"""A target without an answer in so many successive loads gets no more queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePages:
+    """A validated call."""
+
+    plan: Plan
+    sites: Mapping[str, Site]
+    """By name of the page."""
+    targets: Mapping[str, ResolverTarget]
+    """By name of the condition: resolver and transport."""
+    not_asked: Sequence[str]
+    """Resolvers of the stop list, and entries of lists that cannot be measured, each with its reason."""
+    ca_file: Path | None
+    """CAs that the user named."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Addresses of the resolvers that are outside."""
+        return [a for a in dict.fromkeys(t.address for t in self.targets.values()) if not outside.inside(a)]
+
+    @property
+    def budget(self) -> str:
+        """What is sent, as text."""
+        rounds, pages = self.plan.rounds, len(self.sites)
+        loads = rounds * pages * len(self.targets)
+        operators = Counter(target.operator for target in self.targets.values())
+        share = {operator: _QUERIES_OF_NAME * rounds * pages * count for operator, count in operators.items()}
+        rows = [("operator", "queries", "transports of its resolvers")]
+        for operator, queries in share.items():
+            own = [name for name, target in self.targets.items() if target.operator == operator]
+            rows.append((operator, str(queries), ", ".join(own)))
+        minutes = max(share.values()) / manners.QUERIES_PER_S / 60
+        text = [
+            *(f"not asked: {line}" for line in self.not_asked),
+            f"This loads {pages} pages in {rounds} rounds over {len(self.targets)} transports: {loads} measured loads, "
+            f"and as many before them that fill caches.",
+            *(f"  {site.url}" for site in self.sites.values()),
+            "The browser also fetches everything that the pages name, from any host.",
+            f"Pages with one host name need about {_QUERIES_OF_NAME * loads} queries, {_QUERIES_OF_NAME} for a load. "
+            "Pages with more names need as many times more.",
+            *_table(rows),
+        ]
+        if self.addresses:
+            text.append(
+                f"On average each operator gets at most {manners.QUERIES_PER_S:g} query/s, and "
+                f"{manners.QUERIES_PER_DAY} a day. It takes at least {minutes:.0f} minutes."
+            )
+        if not outside.private() and os.geteuid() == 0:
+            text.append("You are root, so Chromium runs without its sandbox. An ordinary user is safer.")
+        return "\n".join(text)
+
+
+def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: Path | None) -> LivePages:
+    """Check a call before anything is sent; `CrosslayerError` for the first invalid part.
+
+    Of each resolver, the first address is used.
+    """
+    if plan.browser != BrowserName.CHROMIUM:
+        raise CampaignError(
+            f"live pages are loaded in Chromium, not in {plan.browser}", where="--browser", next_step="Leave it out."
+        )
+    if plan.options.resolver != "stub" or plan.options.https_records or plan.options.resolver_like:
+        raise CampaignError(
+            "live pages are resolved through the stub, with the records that exist",
+            where="plan, [options]",
+            next_step="Leave resolver, https_records and resolver_like out.",
+        )
+    sites = {site.name: site for site in read_sites(sites_file)}
+    known = listed.read(resolvers)
+    first: dict[str, str] = {}
+    measured = [t for t in known.targets if first.setdefault(t.name, t.address) == t.address]
+    stopped = manners.stopped(measured)
+    left_out = [f"{measured[number].label}: {reason}" for number, reason in stopped.items()]
+    measured = [target for number, target in enumerate(measured) if number not in stopped]
+    measured.sort(key=lambda target: (list(first).index(target.name), SIX_TRANSPORTS.index(target.protocol)))
+    targets = {f"{target.name} {target.protocol}": target for target in measured}
+    if len(targets) < len(measured):
+        twice = next(name for name, count in Counter(f"{t.name} {t.protocol}" for t in measured).items() if count > 1)
+        raise CampaignError(
+            f"there are two of the name '{twice}'", where="--resolver", next_step="Give resolvers names of their own."
+        )
+    if not targets:
+        raise CampaignError("every resolver is on the stop list", where="--resolver", next_step="Name another one.")
+    # The plan has everything that a resumed campaign must have in common with its beginning.
+    asked = tuple(f"{name}, {t.address}:{t.port} {t.host}{t.path}" for name, t in targets.items())
+    options = replace(plan.options, resolvers=asked)
+    plan = replace(plan, links=(vantage(),), pages=tuple(sites), clock=inside() or "wall", options=options)
+    return LivePages(plan, sites, targets, [*known.left_out, *left_out], ca_file)
+
+
+def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
+    """Obtain consent to the budget unless nothing leaves this machine; `CampaignError` without it.
+
+    `ask` receives a question and returns what the user typed.
+    """
+    if outside.private():
+        return
+    question = f"Pages and resolvers are outside this machine. Type '{outside.SENTENCE}'"
+    if not given and ask(question).strip() != outside.SENTENCE:
+        raise CampaignError(
+            "you did not consent; nothing was sent",
+            where="measure --sites",
+            next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
+        )
+    outside.allow(live.addresses)
+    outside.allow_any_name()
+
+
+def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
+    """Measure the rounds that the folder lacks and write the dataset; returns its folder.
+
+    This process has a resolv.conf of its own (`namespaces.enter`).
+    """
+    if live.ca_file is not None:
+        trust(live.ca_file)
+    with _resolv_conf(_LISTEN):
+        return measure(live.plan, folder, Web, {}, say=say, source=partial(_rounds, live, _left_alone(live, folder)))
+
+
+@contextlib.contextmanager
+def _resolv_conf(address: str) -> Generator[None, None, None]:
+    """The resolver of this mount namespace for the block: in a box, commands that follow have the one before."""
+    before = Path("/etc/resolv.conf").read_text(encoding="utf-8").split()
+    namespaces.use_resolver(address)
+    try:
+        yield
+    finally:
+        if "nameserver" in before:
+            namespaces.use_resolver(before[before.index("nameserver") + 1])
+
+
+def _left_alone(live: LivePages, folder: Path) -> dict[str, str]:
+    """Operators that asked to stop in an earlier part of the campaign, with the reason."""
+    if not (folder / FILE_NAME).exists():
+        return {}
+    operators = {target.name: target.operator for target in live.targets.values()}
+    with Store(folder) as store:
+        rows = list(store.rows("page_loads", live.plan.links[0]))
+    return {
+        operators[row["resolver"]]: row["error"]
+        for row in rows
+        if (row["error"] or "").startswith(_LEFT_ALONE) and row["resolver"] in operators
+    }
+
+
+def _rounds(
+    live: LivePages, left_alone: dict[str, str], job: Job, say: Callable[[str], None]
+) -> Generator[FinishedRound, None, None]:
+    """An executor of rounds (`campaign.rounds.Executor`) in the network of this process."""
+    programs = find_browser(live.plan.browser)
+    versions = provenance.packages() | programs.versions | {"stub": stub_version()}
+    say(f"Measuring over {_BACKEND}: {len(job.todo)} rounds of a page to go.")
+    with contextlib.closing(_Loader(live, left_alone)) as loader:
+        for number, cell in job.todo:
+            rows: dict[str, list[Any]] = {"page_loads": [], "resources": [], "lookups": []}
+            for position, name in enumerate(live.plan.shuffled(number, cell, list(live.targets))):
+                target = live.targets[name]
+                row = {
+                    "campaign": job.campaign, "round": number, "link": cell.link, "study": live.plan.study,
+                    "page": cell.page, "h3": Http3.ONE_RTT, "coupling": Coupling.COUPLED, "condition": "main",
+                    "role": Role.MEASURED, "browser": live.plan.browser, "position": position,
+                    "dns_protocol": target.protocol, "resolver": target.name,
+                }  # fmt: skip
+                for table, some in loader.load(row, live.sites[cell.page], target).items():
+                    rows[table] += some
+            failures = sum(row.get("error") is not None for row in rows["page_loads"])
+            yield FinishedRound(cell, number, rows, failures, _BACKEND, versions)
+
+
+class _Loader:
+    """Loads pages in one browser, at the pace of each operator."""
+
+    def __init__(self, live: LivePages, left_alone: dict[str, str]) -> None:
+        self._live, self._left_alone = live, left_alone
+        limits = (manners.QUERIES_PER_S, manners.QUERIES_PER_DAY) if live.addresses else (1e6, 10**9)
+        self._ledger = QueryLedger(*limits, user_file() if live.addresses else None)
+        self._silent: Counter[str] = Counter()
+        self._most = _QUERIES_OF_NAME
+        """The most queries that a load has sent so far."""
+        encrypted = any(target.protocol.transport.encrypted for target in live.targets.values())
+        self._ca_file = (live.ca_file or system_ca()) if encrypted else None
+        self._stack = contextlib.ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self._browser: Browser | None = None
+        self._numbers = iter(range(10**9))
+
+    def close(self) -> None:
+        """End the browser and remove its files."""
+        self._end_browser()
+        self._stack.close()
+
+    def _end_browser(self) -> None:
+        if self._browser is not None:
+            self._browser.close()
+            self._browser = None
+
+    def _open_browser(self) -> Browser:
+        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
+            self._end_browser()
+        if self._browser is None:
+            self._browser = launch(
+                find_browser(self._live.plan.browser),
+                folder=self._folder / f"browser-{next(self._numbers)}",
+                addresses={},
+                certificates=None,
+                resolves=["*"],
+                force_h3=False,
+                few_processes=self._live.plan.clock == "virtual",
+            )
+            time.sleep(_STARTED_S)
+        return self._browser
+
+    def load(self, row: dict[str, Any], site: Site, target: ResolverTarget) -> dict[str, list[dict[str, Any]]]:
+        """Load a page through a resolver when its operator may be asked: its row, and rows of resources and lookups."""
+        operator = target.operator
+        if (reason := self._left_alone.get(operator) or self._left_alone.get(target.label)) is not None:
+            return {"page_loads": [row | {"started_s": time.time(), "error": reason}]}
+        self._await_turn(operator)
+        started, warming, measured = time.time(), list[QueryMetrics](), list[QueryMetrics]()
+        load: PageLoad | None = None
+        fault: str | None = None
+        try:
+            load = self._load(site, target, warming, measured)
+        except (BrowserError, StubError) as error:
+            self._end_browser()
+            fault = error.what
+        queries = [*warming, *measured]
+        self._most = max(self._most, len(queries))
+        self._ledger.charge(operator, len(queries) - 1)
+        self._heed(target, queries)
+        fault = _fault(fault, load, measured or warming, site)
+        row = row | {"started_s": started} | ({"error": fault} if fault else {})
+        if load is None:
+            return {"page_loads": [row]}
+        row |= load_columns(load) | lookup_summary(measured, site.host)
+        lookups = [Lookups.identity(row) | {"resolver": target.name} | columns for columns in lookup_columns(measured)]
+        return {"page_loads": [row], "resources": resource_rows(row, load, ()), "lookups": lookups}
+
+    def _load(
+        self, site: Site, target: ResolverTarget, warming: list[QueryMetrics], measured: list[QueryMetrics]
+    ) -> PageLoad:
+        """The measured load; the queries of both loads are appended to the lists."""
+        settings = StubSettings.towards(
+            resolver_of(target, self._ca_file),
+            target.protocol,
+            listen=f"{_LISTEN}:53",
+            connections=shared_connections(self._live.plan, target.protocol),
+        )
+        with Stub.start(subprocess.Popen, settings, self._folder / f"stub-{next(self._numbers)}") as stub:
+
+            def reset() -> None:
+                stub.reset_sessions()
+                warming.extend(stub.metrics())
+
+            try:
+                return self._open_browser().load_url(site.url, reset_sessions=reset)
+            finally:
+                stub.reset_sessions()  # waits for queries on their way
+                (measured if warming else warming).extend(stub.metrics())
+
+    def _await_turn(self, operator: str) -> None:
+        """Wait until an operator may be asked; `CampaignError` if it had its queries of today."""
+        if self._ledger.left(operator) < self._most:
+            raise CampaignError(
+                f"has got its {manners.QUERIES_PER_DAY} queries of today (UTC)",
+                where=operator,
+                next_step="Give the same command tomorrow: it resumes.",
+            )
+        while at_s := self._ledger.take(operator):
+            time.sleep(max(0.0, at_s - time.time()))
+
+    def _heed(self, target: ResolverTarget, queries: Sequence[QueryMetrics]) -> None:
+        """Heed what a resolver answered: pauses, a wish to stop, silence."""
+        for query in queries:
+            error = query.error or (f"rcode {query.rcode}" if query.rcode == "REFUSED" else None)
+            if (reason := self._ledger.heed(target.operator, error)) is not None:
+                self._left_alone[target.operator] = f"{_LEFT_ALONE}{reason}"
+        self._silent[target.label] += 1
+        if any(not query.error for query in queries):
+            self._silent[target.label] = 0
+        if self._silent[target.label] == _SILENT_LOADS:
+            self._left_alone[target.label] = f"it answered no query in {_SILENT_LOADS} successive loads"
+
+
+def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetrics], site: Site) -> str | None:
+    """What is wrong with a load, with the reason by the stub's log if its lookup failed; None if nothing is."""
+    own = [query for query in queries if query.name.rstrip(".") == site.host]
+    if load is not None and fault is None:
+        status = load.navigation["responseStatus"]
+        if not 200 <= status < 400:
+            fault = f"http status {status}" if status else "no response"
+        elif not own:
+            fault = f"the stub was not asked for {site.host}"
+    failed = next(
+        (query.error or f"rcode {query.rcode}" for query in own if query.error or query.rcode != "NOERROR"), ""
+    )
+    return f"{fault} (lookup: {failed})" if fault and failed else fault
+
+
+def summary(folder: Path) -> str:
+    """A table: median PLT and lookup of each page, resolver and transport, and the PLT's difference to DoUDP."""
+    table = Dataset.open(folder).table("page_loads")
+    good = metrics.page_loads(table)
+    every = table.select("page", "resolver", "dns_protocol", "error").collect()
+    rows = [("page", "resolver", "transport", "loads", "failed", "lookup, ms", "PLT, ms", "PLT - DoUDP, ms", "95 %")]
+    by = ("page", "resolver")
+    for page, resolver in sorted(every.select(by).unique().iter_rows()):
+        of_cell = good.filter(page=page, resolver=resolver)
+        for protocol in SIX_TRANSPORTS:
+            loads = every.filter(page=page, resolver=resolver, dns_protocol=protocol)
+            if loads.is_empty():
+                continue
+            of_protocol = of_cell.filter(pl.col("dns_protocol") == protocol)
+            medians = of_protocol.select(pl.median("stub_lookup_ms"), pl.median("plt_ms")).collect().row(0)
+            pairs = metrics.paired(of_cell, "plt_ms", "dns_protocol", protocol, Protocol.DOUDP)
+            difference, interval = "", ""
+            if protocol != Protocol.DOUDP:
+                for one in metrics.medians(pairs, "difference", metrics.CELL).iter_rows(named=True):
+                    difference = f"{one['median']:+.1f}"
+                    interval = "" if one["low"] is None else f"{one['low']:+.1f} to {one['high']:+.1f}"
+            values = ["" if value is None else f"{value:.1f}" for value in medians]
+            rows.append(
+                (
+                    page,
+                    resolver,
+                    protocol,
+                    str(loads.height),
+                    str(loads["error"].count()),
+                    *values,
+                    difference,
+                    interval,
+                )
+            )
+    return "\n".join(_table(rows))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table whose columns are aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,88 @@
+"""Pages that a user names for live loads: a file of URLs, read and checked before anything is sent."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.decode import read_text
+from crosslayer.dns.model import is_host_name
+from crosslayer.testbed import stop_list
+
+_LOCAL = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A page to load."""
+
+    url: str
+    host: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the rows: the URL without `https://` and final slash."""
+        return self.url.removeprefix("https://").removesuffix("/")
+
+
+def read_sites(path: Path) -> list[Site]:
+    """Sites of a file: a URL in each line; `#` begins a comment. `CampaignError` for the first invalid line."""
+    sites: dict[Site, int] = {}
+    for number, line in enumerate(read_text(path, CampaignError).splitlines(), start=1):
+        if not (text := line.partition(" #")[0].strip()) or text.startswith("#"):
+            continue
+        try:
+            site = _site(text)
+        except _InvalidSite as error:
+            what, next_step = error.args
+            raise CampaignError(what, where=f"{path}, line {number}", next_step=next_step) from None
+        if (first := sites.setdefault(site, number)) != number:
+            raise CampaignError(
+                f"names {site.name} again, after line {first}",
+                where=f"{path}, line {number}",
+                next_step="Name each page once.",
+            )
+    if not sites:
+        raise CampaignError("names no page", where=str(path), next_step="Write a URL in each line.")
+    return list(sites)
+
+
+class _InvalidSite(Exception):
+    """What is wrong with a line, and the next step."""
+
+
+def _site(text: str) -> Site:
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError as error:
+        raise _InvalidSite(f"is no URL ({error})", "Write it as in the browser's address bar.") from None
+    if url.scheme not in ("http", "https"):
+        raise _InvalidSite(f"is no URL of http or https: {text!r}", "Write it like https://www.example.org/.")
+    if url.username is not None:
+        raise _InvalidSite("has credentials in its URL, which would be in the data", "Leave them out.")
+    host = (url.hostname or "").removesuffix(".")
+    if _is_address(host):
+        raise _InvalidSite(f"names the address {host}, which needs no lookup", "Write the name of the server.")
+    if host == _LOCAL or host.endswith(f".{_LOCAL}"):
+        raise _InvalidSite(f"names {host}, which needs no lookup", "Write the name of a server.")
+    if not is_host_name(host):
+        raise _InvalidSite(f"has no host name in ASCII: {text!r}", "Write an international name in its form xn--.")
+    if not text.isascii() or any(character.isspace() for character in text):
+        raise _InvalidSite("has a character that no URL has", "Encode it with %.")
+    if (reason := stop_list.load().reason_of_host(host)) is not None:
+        raise _InvalidSite(f"is on the stop list ({reason})", f"Leave it out. Your list is {stop_list.user_file()}.")
+    usual = port in (None, 443 if url.scheme == "https" else 80)
+    authority = host if usual else f"{host}:{port}"
+    return Site(SplitResult(url.scheme, authority, url.path or "/", url.query, "").geturl(), host)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return all(part.isdigit() for part in host.split(".")) and bool(host)  # browsers read these as IPv4 too
+    return True
