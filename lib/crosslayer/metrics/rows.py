@@ -44,12 +44,13 @@ def page_loads(
 
     `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only if
     the server log confirms that its request was early data; in an imported campaign, without server log, if it
-    was requested as 0-RTT.
+    was requested as 0-RTT. Of live pages, the path through a resolver is their link.
     """
     asked = {"condition": condition, "role": role}
     wanted = {name: value for name, value in asked.items() if value is not None}
     return table.filter(pl.col("error").is_null(), ~_UNPROVEN, **wanted).with_columns(
-        (pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms")
+        (pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms"),
+        link=pl.coalesce("^resolver$", "link"),
     )
 
 

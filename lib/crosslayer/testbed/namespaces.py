@@ -62,9 +62,9 @@ def enter(command: list[str], *, own_network: bool = True) -> None:
         _set_up_mounts()
         return
     _allow_files()
-    unshare, options = tool("unshare"), UNSHARE
+    unshare, options = tool("unshare"), list(UNSHARE)
     if not own_network:
-        options = _MOUNTS if os.geteuid() == 0 else ("--user", "--map-current-user", "--keep-caps", *_MOUNTS)
+        options = [*([] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]), *_MOUNTS]
     if (reason := refused(unshare, options)) is not None:
         raise TestbedError(
             f"this machine refuses private namespaces ({reason})",

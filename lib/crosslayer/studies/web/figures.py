@@ -192,11 +192,12 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
+    measures = {name: title for name, title in _MEASURES.items() if name in frame["measure"]}
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
     plots = []
-    for measure, title in _MEASURES.items():
-        first, last = measure == next(iter(_MEASURES)), measure == list(_MEASURES)[-1]
+    for measure, title in measures.items():
+        first, last = measure == next(iter(measures)), measure == list(measures)[-1]
         across = alt.Scale(domain=[0.5, most + 0.5], nice=False)
         x = alt.X("place:Q", title="Lookups of the page" if last else None, scale=across, axis=lookups)
         scale = alt.Scale(domain=_reach(frame.filter(measure=measure)), nice=False)

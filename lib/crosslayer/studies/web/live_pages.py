@@ -56,6 +56,8 @@ _LEFT_ALONE = "left alone: "
 """Beginning of the error of a load that was not made, because its resolver must not be asked again."""
 _STARTED_S = 3.0
 """About a second after its start, Chromium learns its network and begins lookups that are under way again."""
+_NAVIGATION = "net::ERR_"
+"""In an error of Chromium about a page; the browser itself is well."""
 _SILENT_LOADS = 3
 """A target without an answer in so many successive loads gets no more queries."""
 
@@ -91,16 +93,18 @@ class LivePages:
             own = [name for name, target in self.targets.items() if target.operator == operator]
             rows.append((operator, str(queries), ", ".join(own)))
         minutes = max(share.values()) / manners.QUERIES_PER_S / 60
-        text = [
-            *(f"not asked: {line}" for line in self.not_asked),
+        text = [f"not asked: {line}" for line in self.not_asked]
+        text.append(
             f"This loads {pages} pages in {rounds} rounds over {len(self.targets)} transports: {loads} measured loads, "
-            f"and as many before them that fill caches.",
-            *(f"  {site.url}" for site in self.sites.values()),
-            "The browser also fetches everything that the pages name, from any host.",
-            f"Pages with one host name need about {_QUERIES_OF_NAME * loads} queries, {_QUERIES_OF_NAME} for a load. "
-            "Pages with more names need as many times more.",
-            *_table(rows),
-        ]
+            "and as many before them that fill caches."
+        )
+        text += [f"  {site.url}" for site in self.sites.values()]
+        text.append(
+            "The browser also fetches everything that the pages name, from any host.\n"
+            f"Pages with one host name need about {_QUERIES_OF_NAME * loads} queries, {_QUERIES_OF_NAME} for each "
+            "measured load. Pages with more names need as many times more."
+        )
+        text += _table(rows)
         if self.addresses:
             text.append(
                 f"On average each operator gets at most {manners.QUERIES_PER_S:g} query/s, and "
@@ -283,8 +287,9 @@ class _Loader:
         try:
             load = self._load(site, target, warming, measured)
         except (BrowserError, StubError) as error:
-            self._end_browser()
             fault = error.what
+            if _NAVIGATION not in fault:
+                self._end_browser()
         queries = [*warming, *measured]
         self._most = max(self._most, len(queries))
         self._ledger.charge(operator, len(queries) - 1)
@@ -352,9 +357,8 @@ def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetr
             fault = f"http status {status}" if status else "no response"
         elif not own:
             fault = f"the stub was not asked for {site.host}"
-    failed = next(
-        (query.error or f"rcode {query.rcode}" for query in own if query.error or query.rcode != "NOERROR"), ""
-    )
+    wrong = (query.error or f"rcode {query.rcode}" for query in own if query.error or query.rcode != "NOERROR")
+    failed = next(wrong, "")
     return f"{fault} (lookup: {failed})" if fault and failed else fault
 
 
@@ -379,20 +383,12 @@ def summary(folder: Path) -> str:
                 for one in metrics.medians(pairs, "difference", metrics.CELL).iter_rows(named=True):
                     difference = f"{one['median']:+.1f}"
                     interval = "" if one["low"] is None else f"{one['low']:+.1f} to {one['high']:+.1f}"
-            values = ["" if value is None else f"{value:.1f}" for value in medians]
-            rows.append(
-                (
-                    page,
-                    resolver,
-                    protocol,
-                    str(loads.height),
-                    str(loads["error"].count()),
-                    *values,
-                    difference,
-                    interval,
-                )
-            )
-    return "\n".join(_table(rows))
+            values = ("" if value is None else f"{value:.1f}" for value in medians)
+            counts = (str(loads.height), str(loads["error"].count()))
+            rows.append((page, resolver, protocol, *counts, *values, difference, interval))
+    reasons = every.drop_nulls("error").group_by("page", "error").len().sort("page", "error")
+    failed = [f"{page}: {count} failed: {error}" for page, error, count in reasons.iter_rows()]
+    return "\n".join([*_table(rows), *failed])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

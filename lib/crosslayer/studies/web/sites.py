@@ -36,7 +36,7 @@ def read_sites(path: Path) -> list[Site]:
             continue
         try:
             site = _site(text)
-        except _InvalidSite as error:
+        except _SiteError as error:
             what, next_step = error.args
             raise CampaignError(what, where=f"{path}, line {number}", next_step=next_step) from None
         if (first := sites.setdefault(site, number)) != number:
@@ -50,7 +50,7 @@ def read_sites(path: Path) -> list[Site]:
     return list(sites)
 
 
-class _InvalidSite(Exception):
+class _SiteError(Exception):
     """What is wrong with a line, and the next step."""
 
 
@@ -59,22 +59,22 @@ def _site(text: str) -> Site:
         url = urlsplit(text)
         port = url.port
     except ValueError as error:
-        raise _InvalidSite(f"is no URL ({error})", "Write it as in the browser's address bar.") from None
+        raise _SiteError(f"is no URL ({error})", "Write it as in the browser's address bar.") from None
     if url.scheme not in ("http", "https"):
-        raise _InvalidSite(f"is no URL of http or https: {text!r}", "Write it like https://www.example.org/.")
+        raise _SiteError(f"is no URL of http or https: {text!r}", "Write it like https://www.example.org/.")
     if url.username is not None:
-        raise _InvalidSite("has credentials in its URL, which would be in the data", "Leave them out.")
+        raise _SiteError("has credentials in its URL, which would be in the data", "Leave them out.")
     host = (url.hostname or "").removesuffix(".")
     if _is_address(host):
-        raise _InvalidSite(f"names the address {host}, which needs no lookup", "Write the name of the server.")
+        raise _SiteError(f"names the address {host}, which needs no lookup", "Write the name of the server.")
     if host == _LOCAL or host.endswith(f".{_LOCAL}"):
-        raise _InvalidSite(f"names {host}, which needs no lookup", "Write the name of a server.")
+        raise _SiteError(f"names {host}, which needs no lookup", "Write the name of a server.")
     if not is_host_name(host):
-        raise _InvalidSite(f"has no host name in ASCII: {text!r}", "Write an international name in its form xn--.")
+        raise _SiteError(f"has no host name in ASCII: {text!r}", "Write an international name in its form xn--.")
     if not text.isascii() or any(character.isspace() for character in text):
-        raise _InvalidSite("has a character that no URL has", "Encode it with %.")
+        raise _SiteError("has a character that no URL has", "Encode it with %.")
     if (reason := stop_list.load().reason_of_host(host)) is not None:
-        raise _InvalidSite(f"is on the stop list ({reason})", f"Leave it out. Your list is {stop_list.user_file()}.")
+        raise _SiteError(f"is on the stop list ({reason})", f"Leave it out. Your list is {stop_list.user_file()}.")
     usual = port in (None, 443 if url.scheme == "https" else 80)
     authority = host if usual else f"{host}:{port}"
     return Site(SplitResult(url.scheme, authority, url.path or "/", url.query, "").geturl(), host)
