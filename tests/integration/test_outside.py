@@ -59,6 +59,8 @@ class Packets:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         self._socket.bind(("eth0", _ETH_P_ALL))
         self._socket.setblocking(False)
+        self.addresses: set[str] = set()
+        """Destinations of all IPv4 packets so far."""
 
     def since_last(self, wait_s: float = 1.0) -> int:
         """Packets since the last call."""
@@ -67,6 +69,8 @@ class Packets:
         with contextlib.suppress(BlockingIOError):
             while True:
                 frame, (_device, _protocol, kind, *_rest) = self._socket.recvfrom(65535)
+                if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\x08\x00":
+                    self.addresses.add(socket.inet_ntoa(frame[30:34]))
                 # The kernel's own multicast packets, such as router solicitations, are no client's.
                 count += kind == socket.PACKET_OUTGOING and not frame[0] & 1
         return count
@@ -99,15 +103,20 @@ def status(*arguments: str, typed: str = "") -> int:
     return done.returncode
 
 
-def stopped(packets: Packets, program: subprocess.Popen[bytes], number: signal.Signals) -> list[int]:
-    """Packets until a program is sent a signal, at least five, and after its end."""
+def stopped(
+    packets: Packets, program: subprocess.Popen[bytes], number: signal.Signals, ending_s: float = 0.0
+) -> list[int]:
+    """Packets until a program is sent a signal, at least five, and after its end.
+
+    For `ending_s` after it, the kernel may answer the ends of TCP connections.
+    """
     before = 0
     while before < 5:
         before += packets.since_last(0.2)
         assert program.poll() is None, f"it ended too early, with status {program.returncode}"
     program.send_signal(number)
     program.wait()
-    packets.since_last(0.0)
+    packets.since_last(ending_s)
     return [before, packets.since_last(SETTLED_S)]
 
 
@@ -200,6 +209,27 @@ def discover(packets: Packets, folder: Path) -> dict[str, Any]:
     return result
 
 
+def sites(packets: Packets, folder: Path) -> dict[str, Any]:
+    """`crosslayer measure --sites`."""
+    pages = folder / "pages.txt"
+    pages.write_text("https://www.shop.example/\n", encoding="utf-8")
+    base = ["measure", "--study", "web", "--sites", str(pages), "--resolver", f"udp://{ONE}", "--rounds", "1"]
+    base += ["--out", str(folder / "live")]
+    result: dict[str, Any] = {
+        "commands": {
+            "dry run": [status(*base, "--dry-run"), packets.since_last()],
+            "no input": [status(*base), packets.since_last()],
+            "other sentence": [status(*base, typed="yes\n"), packets.since_last()],
+        }
+    }
+    result["typed"] = [status(*base, typed="I may send this\n"), packets.since_last(SETTLED_S)]
+    result["addresses"] = sorted(packets.addresses)
+    more = [*base[:-1], str(folder / "more"), "--rounds", "9", "--i-may-send-this"]
+    with running(*more, stderr=subprocess.DEVNULL) as program:
+        result["SIGINT"] = stopped(packets, program, signal.SIGINT, ending_s=0.2)
+    return result
+
+
 def browser(kind: str, packets: Packets, folder: Path) -> dict[str, Any]:
     """A browser that the project starts."""
     from crosslayer.browser import SecureDns, find_browser, launch
@@ -239,6 +269,7 @@ CLIENTS: dict[str, Callable[[Packets, Path], dict[str, Any]]] = {
     "python": python,
     "stub": stub,
     "discover": discover,
+    "sites": sites,
     "chromium": lambda packets, folder: browser("chromium", packets, folder),
     "firefox": lambda packets, folder: browser("firefox", packets, folder),
 }
@@ -302,6 +333,17 @@ def test_discover(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> 
     code, count = result["option"]
     assert code == 0
     assert count >= 10
+    assert result["SIGINT"][1] == 0
+
+
+@pytest.mark.usefixtures("browser_machine")
+def test_live_pages(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    result = sent(crosslayer, "sites", tmp_path)
+    check_commands(result, "dry run")
+    code, count = result["typed"]
+    assert code == 0
+    assert count >= 10
+    assert result["addresses"] == [ONE, ORIGIN]  # no background request of the browser
     assert result["SIGINT"][1] == 0
 
 

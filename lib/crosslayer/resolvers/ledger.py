@@ -52,7 +52,7 @@ class OperatorState:
     refusals: int = 0
     """Queries that were refused in succession."""
     burst_s: float = 0.0
-    """Time that the latest queries of another program take at the rate; 0 if there were none."""
+    """Pause after the latest queries of another program; 0 if there were none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,9 @@ class QueryLedger:
         with self._states() as states:
             state = _today(states.operators.setdefault(operator, OperatorState()))
             state.queries += queries
-            state.burst_s = queries * self._interval_s
-            state.ready_s = max(state.ready_s, time.time()) + state.burst_s
+            now = time.time()
+            state.ready_s = max(state.ready_s, now) + queries * self._interval_s
+            state.burst_s = state.ready_s - now
 
     def heed(self, operator: str, error: str | None, extended_error: int | None = None) -> str | None:
         """Heed the outcome of a query; returns why the operator must not be asked again, None if it may be.

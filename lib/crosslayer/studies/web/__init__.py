@@ -32,7 +32,7 @@ class WebOptions(Options):
     """`DATASET:RESOLVER[@VANTAGE]`: the stub's resolver is one at its own distance, with the times of this resolver in
     a dataset of `crosslayer compare`. Each round draws one of its RTTs. Empty: the server of the pages."""
     resolvers: tuple[str, ...] = ()
-    """Transports of the resolvers of live pages; set by `crosslayer measure --sites`."""
+    """Resolvers of live pages, as `crosslayer measure --sites` names them in the plan: name and address."""
 
     def __post_init__(self) -> None:
         if self.resolver_like and self.resolver != "stub":

@@ -342,7 +342,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
     """Duration of the first lookup in round-trips."""
     if frame.is_empty():
-        return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads on a link whose RTT is known", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)
     base = alt.Chart(width=(TEXT_WIDTH - 80) // len(links) - 12, height=17 * len(order))
     top = max(3.6, float(frame.select(pl.max_horizontal("median", "high").max()).item()) * 1.03)
