@@ -1,6 +1,6 @@
 """`crosslayer measure --study web --sites` in the Internet in a box, compared with the box's paths.
 
-This file is also the program that runs in the box: `test_live_pages.py FOLDER`.
+This file is also the program that runs in the box: `test_live_pages.py SCENARIO FOLDER`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,21 +21,7 @@ from crosslayer.campaign.dataset import Dataset
 from tests.integration.conftest import CROSSLAYER, Run
 
 ROOT = Path(__file__).parents[2]
-BOX = """
-[zone]
-name = "box.example"
-[[origin]]
-name = "www.shop.example"
-rtt_ms = 24
-[[resolver]]
-name = "near"
-rtt_ms = 10
-transports = ["doudp", "doh", "doq"]
-[[resolver]]
-name = "far"
-rtt_ms = 60
-transports = ["doudp", "doh", "doq"]
-"""
+BOX = ROOT / "emulation/boxes/sites.toml"
 SITES = "# in the box\nhttps://www.shop.example/\nhttps://missing.example/  # no such name\n"
 ORIGIN_MS = 24
 RESOLVER_MS = {"near": 10, "far": 60}
@@ -45,7 +32,7 @@ HIT_ROUND_TRIPS = 3
 ROUNDS = 2
 
 
-def measured(folder: Path) -> None:
+def killed(folder: Path) -> None:
     """Kill the command with SIGKILL after its first finished round of a page, then give it again."""
     from crosslayer.campaign.store import Store
 
@@ -63,6 +50,21 @@ def measured(folder: Path) -> None:
         kept = [row["started_s"] for row in store.rows("page_loads", "host-1")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     result = {"kept": kept, "status": done.returncode, "output": done.stdout, "error": done.stderr[-2000:]}
+    print(json.dumps(result))
+
+
+def user(folder: Path) -> None:
+    """Measure as a user who is not root, before and after the machine allows the stub's port."""
+    sites = folder / "sites.txt"
+    sites.write_text("https://www.shop.example/\n", encoding="utf-8")
+    command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", *CROSSLAYER, "measure", "--study", "web"]
+    command += ["--sites", str(sites), "--resolver", "udp://198.18.1.53", "--rounds", "1", "--i-may-send-this"]
+    command += ["--out", str(folder / "live")]
+    result = {}
+    for name, first_port in (("refused", 1024), ("done", 53)):
+        Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text(str(first_port), encoding="ascii")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        result[name] = [done.returncode, done.stderr[-2000:], done.stdout]
     print(json.dumps(result))
 
 
@@ -107,17 +109,19 @@ def check_printed(output: str) -> None:
                 assert float(line[7]) == pytest.approx((round_trips - 1) * rtt_ms, abs=0.5)
 
 
+def in_box(run: Run, scenario: str, folder: Path, clock: str, **variables: str) -> dict[str, Any]:
+    """What a scenario prints in the box."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    options = ["--clock", clock, "--writable", str(folder)]
+    program = [sys.executable, __file__, scenario, str(folder)]
+    done = run("box", str(BOX), *options, "--", *program, env=os.environ | variables | {"PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
 @pytest.mark.usefixtures("browser_machine")
 def test_live_pages(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    box = tmp_path / "box.toml"
-    box.write_text(BOX, encoding="utf-8")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-    }
-    options = ["--clock", "virtual", "--writable", str(tmp_path)]
-    done = crosslayer("box", str(box), *options, "--", sys.executable, __file__, str(tmp_path), env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout)
+    result = in_box(crosslayer, "killed", tmp_path, "virtual")
     assert result["status"] == 0, result["error"]
     dataset = Dataset.open(tmp_path / "live")
     check_times(dataset)
@@ -126,5 +130,20 @@ def test_live_pages(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -
     check_printed(result["output"])
 
 
+@pytest.mark.usefixtures("browser_machine")
+def test_an_ordinary_user_measures_outside(crosslayer: Run, tmp_path: Path) -> None:
+    """In real time, since the sandbox of Chromium does not work in a guest."""
+    state = str(tmp_path / "state")
+    result = in_box(crosslayer, "user", tmp_path, "wall", CROSSLAYER_BOX_IS_OUTSIDE="1", XDG_STATE_HOME=state)
+    refused, done = result["refused"], result["done"]
+    assert refused[0] == 1
+    assert "127.0.53.1:53: cannot be bound (Permission denied)" in refused[1]
+    assert "sudo sysctl net.ipv4.ip_unprivileged_port_start=53" in refused[1]
+    assert done[0] == 0, done[1]
+    assert "without its sandbox" not in done[2]
+    loads = Dataset.open(tmp_path / "live").table("page_loads").collect()
+    assert loads["error"].to_list() == [None]
+
+
 if __name__ == "__main__":
-    measured(Path(sys.argv[1]))
+    {"killed": killed, "user": user}[sys.argv[1]](Path(sys.argv[2]))

@@ -221,7 +221,7 @@ def command(
         where="options",
     )
     ca = ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None)
-    if sites or resolvers:
+    if sites or resolvers or getattr(plan.options, "resolvers", ()):
         folder = out or OWN_CAMPAIGNS / f"{plan.study}-sites"
         _measure_sites(plan, sites, resolvers, ca, folder, dry_run=dry_run, consents=consents)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -50,6 +51,7 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Role
 _BACKEND = "the paths themselves"
 _LISTEN = "127.0.53.1"
 """Address of the stub, which resolv.conf names."""
+_PORT = 53
 _QUERIES_OF_NAME = 6
 """Queries of a host name: A, AAAA and HTTPS, in both loads."""
 _LEFT_ALONE = "left alone: "
@@ -175,6 +177,15 @@ def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
 
     This process has a resolv.conf of its own (`namespaces.enter`).
     """
+    try:
+        with outside.open_socket(_LISTEN, socket.SOCK_DGRAM) as trial:
+            trial.bind((_LISTEN, _PORT))
+    except OSError as error:
+        raise CampaignError(
+            f"cannot be bound ({error.strerror}), and the browser asks there",
+            where=f"{_LISTEN}:{_PORT}",
+            next_step=f"Allow it: `sudo sysctl net.ipv4.ip_unprivileged_port_start={_PORT}`.",
+        ) from error
     if live.ca_file is not None:
         trust(live.ca_file)
     with _resolv_conf(_LISTEN):
@@ -308,7 +319,7 @@ class _Loader:
         settings = StubSettings.towards(
             resolver_of(target, self._ca_file),
             target.protocol,
-            listen=f"{_LISTEN}:53",
+            listen=f"{_LISTEN}:{_PORT}",
             connections=shared_connections(self._live.plan, target.protocol),
         )
         with Stub.start(subprocess.Popen, settings, self._folder / f"stub-{next(self._numbers)}") as stub:
