@@ -52,7 +52,7 @@ def command(
     crosslayer box emulation/boxes/five.toml --truth truth.jsonl -- kdig +quic @198.18.1.53 a.box.example
     crosslayer box emulation/boxes/five.toml --clock virtual -- kdig @198.18.1.53 a.box.example
     """
-    from crosslayer.box import load_box
+    from crosslayer.box.description import load_box
 
     description = load_box(box_file)
     if list_only:

@@ -13,7 +13,6 @@ import click
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.resources import find_program
-from crosslayer.studies import DEFAULT
 
 if TYPE_CHECKING:
     from crosslayer.campaign.dataset import Dataset
@@ -66,7 +65,15 @@ CLOCK = click.option(
     show_default=True,
     help="In virtual time, computing takes no time, so results do not depend on the machine. Needs `make guest`.",
 )
-DATASET = click.argument("folder", type=PATH, default=Path("data/raw") / DEFAULT)
+
+
+def _default_dataset() -> Path:
+    from crosslayer.studies import DEFAULT
+
+    return Path("data/raw") / DEFAULT
+
+
+DATASET = click.argument("folder", type=PATH, default=_default_dataset)
 FIGURES = click.option("--out", type=PATH, default=Path("build/figures"), show_default=True, help="Folder to write to.")
 
 
