@@ -66,9 +66,10 @@ FIGURES = (
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
         caption="Differences of the PLT of first visits in Chromium, within a round. Chromium uses no gateway, a "
-        "local gateway with two upstream connections (one for DoH3, one for the page), or one with a single "
+        "local gateway with two upstream connections (one for DoH3, one for the page), or a local gateway with one "
         "connection for both.",
-        note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. Connections are confirmed by the server log.",
+        note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
+        "connections.",
         verdict=gateway_verdict,
     ),
 )
