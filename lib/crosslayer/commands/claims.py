@@ -42,7 +42,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     Verdicts: reproduced, direction only, inconclusive, not reproduced, follows, not measured. Needs no namespaces, no
     browser and no root. The default FOLDER is data/raw/coalescing.
 
-    The exit status does not depend on the verdicts: a claim that is not reproduced is a result.
+    The exit status does not depend on the verdicts: a claim that is not reproduced is a result, not an error.
 
     \b
     crosslayer claims data/local/mine

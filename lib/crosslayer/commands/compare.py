@@ -95,7 +95,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order of queries.  [default: random]")
 @click.option(
     "--dataset",
     type=PATH,

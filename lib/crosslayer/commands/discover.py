@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     help="Seconds to wait for the reply to a probe, a connection or an answer.",
 )
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
-@click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
-@click.option("--out", type=PATH, help="Also write the matrix to this .parquet or .csv file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table of results as JSON.")
+@click.option("--out", type=PATH, help="Also write the table of results to this .parquet or .csv file.")
 @CLOCK
 @click.option(
     "--allow-external",

@@ -25,7 +25,7 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
     Needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 
     \b
-    crosslayer report                                  the committed campaign, into build/figures/
+    crosslayer report                                   a committed campaign (data/raw/coalescing), into build/figures/
     crosslayer report data/local/mine --out mine --pdf  your own campaign, also as PDF
     """
     from crosslayer.campaign.dataset import Dataset

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def command(
     names: tuple[str, ...], link: str, rounds: int, out: Path, as_json: bool, clock: Clock, backend: str
 ) -> None:
-    """Test DNS servers of several vendors: transports, resumption, early data, padding, amplification, RFC 9250.
+    """Test DNS servers of several vendors: transports, resumption, early data, padding, amplification limit, RFC 9250.
 
     SERVERS are any of coalesce (crosslayer's server), coredns (the same program with CoreDNS's own listeners),
     dnsproxy, knot (Knot DNS), knot-resolver, unbound, dnsdist and bind9; the default is all. All run at the far end of

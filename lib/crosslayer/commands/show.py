@@ -14,7 +14,7 @@ from crosslayer.errors import CrosslayerError
 
 @click.command("show")
 @click.argument("load", type=PATH)
-@click.option("--out", type=PATH, help="HTML file to write.  [default: LOAD with the suffix .html]")
+@click.option("--out", type=PATH, help="HTML file to write.  [default: LOAD with .html in place of .pcapng]")
 def command(load: Path, out: Path | None) -> None:
     """Draw one captured LOAD as a waterfall: lookup, connection, requests, events at the server, every packet.
 

@@ -48,7 +48,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=_SECONDS,
     default=1.0,
     show_default=True,
-    help="Seconds until a query over UDP is repeated; doubles each time.",
+    help="Seconds until a query over UDP is repeated; they double with each repetition.",
 )
 @click.option(
     "--rested-after",
@@ -87,7 +87,7 @@ def command(
     consents: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Forward DNS queries from a local address to one upstream over any transport, and print the duration of each.
+    """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
     The stub keeps one connection; queries wait while it is set up. The connection after a reset resumes with the ticket
     and token of the last one, and with early data if --resumption allows it. The stub caches no answers. It prints one

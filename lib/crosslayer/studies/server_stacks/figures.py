@@ -303,8 +303,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="The answer with each server",
-        caption="Time until the document of one visit is complete, minus that of another visit of the same round. "
-        f"Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        caption="Each row compares two visits of a round: time until the document of one visit is complete, minus that "
+        f"of the other. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,
