@@ -239,8 +239,8 @@ FIGURES = (
         name="ladder",
         title="Round-trips until the name is resolved and the page starts",
         notebook="question_one_connection",
-        caption="Times at which the name is resolved and the first byte of the document arrives, in multiples of the "
-        "link's RTT, for each way to resolve a name and load its page.",
+        caption="Time until the name is resolved, and time until the first byte of the document arrives, in multiples "
+        "of the link's RTT. All ways to resolve a name and load its page are compared.",
         note="Vertical ticks: round-trips that the protocols need. Each mark is one page; bars: 95 % intervals. The "
         "server log confirms each condition.",
         data=ladder_data,

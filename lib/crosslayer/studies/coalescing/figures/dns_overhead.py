@@ -156,8 +156,8 @@ FIGURES = (
         name="fig07-queries-and-tcp-rtt",
         title="DoUDP lookup, DoQ query and TCP RTT",
         paper_figure="Fig. 7",
-        caption="CDF of single round-trips (DoUDP lookup, DoQ query without its handshake, and TCP connect) in "
-        "multiples of the link's RTT, (a) over all links and (b) on cable.",
+        caption="CDF of single round-trips in multiples of the link's RTT, (a) over all links and (b) on cable. The "
+        "round-trips are a DoUDP lookup, a DoQ query without its handshake, and a TCP connect.",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig7_data,
         chart=partial(cdf.chart, panels=FIG7, height=150),
