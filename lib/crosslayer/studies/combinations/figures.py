@@ -401,7 +401,7 @@ FIGURES = (
         caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the link's "
         "RTT. DNS: full handshake, resumed session or early data. Page: full handshake, or early data with or without "
         "the address-validation token.",
-        note=f"Numbers: medians over all links; small: 95 % intervals. {_SUM}",
+        note=f"Numbers: medians over all links; small numbers: 95 % intervals. {_SUM}",
         data=factorial_data,
         chart=factorial,
         table=("page", "exchange", "load", "n", "median", "low", "high"),
