@@ -56,14 +56,16 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Link backend: netem of this kernel, or of a User-Mode Linux guest. auto takes netem if the kernel has it.",
+    help="Link backend: netem of this kernel (netem) or of a User-Mode Linux guest (uml). auto takes the first if the "
+    "kernel has netem.",
 )
 CLOCK = click.option(
     "--clock",
     type=click.Choice(["wall", "virtual"]),
     default="wall",
     show_default=True,
-    help="In virtual time, computing takes no time, so results do not depend on the machine. Needs `make guest`.",
+    help="Real time (wall) or virtual time, in which computing takes no time, so results do not depend on the machine. "
+    "virtual needs `make guest`.",
 )
 
 

@@ -104,9 +104,7 @@ def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float)
     """The verdict on a reduction, which the paper's own figure may contradict."""
     ours = f"here at most {100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
     if published_percent < 100 * fraction - 5:
-        return (
-            f"does not follow from the paper's own Fig. 8 (at most {published_percent:.0f}\N{NO-BREAK SPACE}%); {ours}"
-        )
+        return f"does not follow from the paper's Fig. 8 (at most {published_percent:.0f}\N{NO-BREAK SPACE}%); {ours}"
     held = {
         Verdict.REPRODUCED: "holds",
         Verdict.INCONCLUSIVE: "undecided",

@@ -61,9 +61,9 @@ FIGURES = (
         name="composition",
         title="Exchange plus load, minus a load that resolves by itself",
         notebook="question_composition",
-        caption="Time of a DNS exchange plus a page load whose browser receives the address, minus a load "
-        "whose browser resolves the name itself, in the same round. DNS resumes an earlier session if "
-        "its transport has sessions.",
+        caption="Time of a DNS exchange plus that of a page load whose browser receives the address. Subtracted is "
+        "the time of a load in the same round whose browser resolves the name itself. If the DNS transport has "
+        "sessions, it resumes one.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -65,10 +65,10 @@ FIGURES = (
         name="gateway-worth",
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
-        caption="Differences of the PLT of first visits in Chromium, within a round. Chromium uses no gateway, a "
-        "local gateway with two upstream connections (one for DoH3, one for the page), or one with a single "
-        "connection for both.",
-        note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. Connections are confirmed by the server log.",
+        caption="Differences of the PLT of first visits in Chromium, within a round. Chromium uses no gateway or a "
+        "local one. The gateway has two upstream connections (one for DoH3, one for the page), or one for both.",
+        note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
+        "connections.",
         verdict=gateway_verdict,
     ),
 )

@@ -268,9 +268,9 @@ FIGURES = (
     _figure(
         name="server-first-byte",
         title="Name and first byte with a server on aioquic minus those with the server on quic-go",
-        caption="Time of a DNS exchange (crosslayer's client), and time to the first byte of a visit (crosslayer's "
-        "client) and of a page load (Chromium), with aioquic at the server. Each is minus the time with quic-go at the "
-        "server in the same round.",
+        caption="Time of a DNS exchange, and time to the first byte of a visit (both with crosslayer's client) and of "
+        "a page load (Chromium). Each is the time with aioquic at the server minus that with quic-go in the same "
+        "round.",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
         chart=first_byte,
@@ -292,8 +292,8 @@ FIGURES = (
         name="server-arrivals",
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
-        "datagram. First round of a returning visit to the page with the largest document; its name is resolved over "
-        "DoUDP.",
+        "datagram. The load is a returning visit of the first round, to the page with the largest document. Its name "
+        "is resolved over DoUDP.",
         note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
@@ -303,8 +303,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="The answer with each server",
-        caption="Time until the document of one visit is complete, minus that of another visit of the same round. "
-        f"Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        caption="Each row compares two visits of a round: time until the document of one visit is complete, minus that "
+        f"of the other. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,
