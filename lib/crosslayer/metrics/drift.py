@@ -30,7 +30,7 @@ class Drift(StrEnum):
     CONFIRMED = "confirmed"
     """The whole interval of the difference lies within the limit."""
     DRIFTED = "drifted"
-    """The whole interval lies outside, on one side."""
+    """The whole interval of at least `MIN_ROUNDS` rounds lies outside, on one side."""
     UNDECIDED = "undecided"
     """Neither is shown; more rounds would decide."""
 
@@ -93,7 +93,7 @@ def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> 
     outside = (pl.col("low_ms") > pl.col("limit_ms") + _ROUNDING_MS) | (
         pl.col("high_ms") < -pl.col("limit_ms") - _ROUNDING_MS
     )
-    verdict = pl.when(inside).then(pl.lit(Drift.CONFIRMED.value)).when(outside).then(pl.lit(Drift.DRIFTED.value))
+    verdict = pl.when(inside).then(pl.lit(Drift.CONFIRMED.value)).when(outside & ~few).then(pl.lit(Drift.DRIFTED.value))
     return (
         medians(both.lazy(), "difference", keys)
         .join(spread, on=keys, maintain_order="left")
