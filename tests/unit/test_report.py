@@ -629,7 +629,10 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
             for link, page, series in percent
             if link in links and series == "DoH + H3 1-RTT"
         )
-        assert f"does not follow from the paper's Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%)" in headlines[claim]
+        assert (
+            f"does not follow from the paper's Fig. 8, which shows at most {most:.0f}\N{NO-BREAK SPACE}%"
+            in headlines[claim]
+        )
         assert f"{third} 28\N{NO-BREAK SPACE}%" in headlines[claim]
 
 

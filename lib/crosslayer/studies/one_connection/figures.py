@@ -253,8 +253,8 @@ FIGURES = (
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
         caption="Time saved by using one connection for DoH3 and the page, until the document is complete, in "
-        "multiples of the link's RTT. Further rows: time saved by requesting the page together with its name, by not "
-        "waiting for SETTINGS, and by the token.",
+        "multiples of the link's RTT. Further rows: time saved by sending the DNS query and the page request "
+        "together, by not waiting for SETTINGS, and by the address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,

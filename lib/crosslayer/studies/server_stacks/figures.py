@@ -268,9 +268,9 @@ FIGURES = (
     _figure(
         name="server-first-byte",
         title="Name and first byte with a server on aioquic minus those with the server on quic-go",
-        caption="Time of a DNS exchange, and time to the first byte of a visit (both with crosslayer's client) and of "
-        "a page load (Chromium). Each is the time with aioquic at the server minus that with quic-go in the same "
-        "round.",
+        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared: a "
+        "DNS exchange, a visit up to the first byte (both with crosslayer's client), and a page load up to the first "
+        "byte (Chromium).",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
         chart=first_byte,

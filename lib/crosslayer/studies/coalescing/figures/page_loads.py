@@ -354,7 +354,8 @@ FIGURES = (
         paper_figure="Fig. 8",
         caption="Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
         "cell: as measured, as published, and the difference in percentage points.",
-        note="Small numbers: 95 % interval. Whole rounds are resampled, so baseline and combination stay paired.",
+        note="Numbers in small print: 95 % interval. Whole rounds are resampled, "
+        "so baseline and combination stay paired.",
         data=fig8_data,
         chart=fig8,
         table=fig8_table,
