@@ -268,8 +268,8 @@ FIGURES = (
     _figure(
         name="server-first-byte",
         title="Name and first byte with a server on aioquic minus those with the server on quic-go",
-        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared: a "
-        "DNS exchange, a visit up to the first byte (both with crosslayer's client), and a page load up to the first "
+        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared: "
+        "a DNS exchange, a visit up to the first byte (both with crosslayer's client), and a page load up to the first "
         "byte (Chromium).",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
