@@ -53,8 +53,8 @@ def command(
     853 and 8853. If a port answers with Version Negotiation, try DoQ and its drafts, selected by ALPN. Try every other
     transport on its default port.
 
-    TARGETS are addresses or host names of the testbed, never networks. The testbed runs those of CoreDNS, BIND 9,
-    Knot, Unbound and dnsdist that are installed. Without TARGETS, all of them are probed.
+    TARGETS are addresses or host names of the testbed, never networks. The testbed runs CoreDNS and, as far as they are
+    installed, BIND 9, Knot, Unbound and dnsdist. Without TARGETS, all these servers are probed.
 
     \b
     crosslayer discover                            every server of the testbed

@@ -97,8 +97,8 @@ def command(
     nothing to another machine.
 
     With a COMMAND, the stub runs as long as COMMAND and exits with its status. Otherwise, it runs until it is stopped.
-    A command of the control socket is {"command": NAME}. NAME is ready, reset-sessions (closes the connection and keeps
-    tickets), forget (also drops tickets) or stats.
+    The control socket accepts {"command": NAME}. NAME is one of: ready, reset-sessions (closes the connection and
+    keeps tickets), forget (also drops tickets), stats.
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353

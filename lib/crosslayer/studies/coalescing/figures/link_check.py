@@ -167,9 +167,9 @@ FIGURES = (
         name="table2-link-check",
         title="Idle RTT and rates of the emulated links",
         paper_figure="Table II",
-        caption="Deviation of each link's measured idle RTT (UDP echo) and rates from its profile. Numbers: median of "
-        "all checks of the campaign, and value of the profile. Table II of the paper has the values of the profile, "
-        "rounded.",
+        caption="How far the measured idle RTT (UDP echo) and the measured rates of each link deviate from its "
+        "profile. Numbers: median of all checks of the campaign, and value of the profile. Table II of the paper has "
+        "the values of the profile, rounded.",
         note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates "
         "3 %).",
         data=table2_data,
