@@ -42,6 +42,13 @@ def test_the_same_rounds_are_confirmed(committed: Dataset) -> None:
     assert frame["difference_ms"].abs().max() == 0
 
 
+def test_rows_of_no_page_are_compared() -> None:
+    paced = Dataset.open(Path("data/raw/authoritative-virtual"))
+    frame = drift(paced.table, paced.table)
+    assert frame.height > 0
+    assert set(frame["verdict"]) == {Drift.CONFIRMED}
+
+
 def test_a_key_that_older_campaigns_lack_distinguishes_nothing() -> None:
     older = Dataset.open(Path("data/raw/early-data-virtual"))
     assert older.table("page_loads").select(pl.col("browser").is_null().all()).collect().item()

@@ -66,7 +66,10 @@ def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> 
         parts = [pl.col(name).cast(pl.String) for name in conditions]
         label = pl.concat_str(parts, separator=" ", ignore_nulls=True) if parts else pl.lit("")
         return (
-            rows.with_columns(pl.col(*_SAME).cast(pl.String), condition=label.str.strip_chars())
+            rows.with_columns(
+                pl.col(*_SAME).cast(pl.String).fill_null(""),  # rows of no page
+                condition=label.str.strip_chars(),
+            )
             .group_by(index)
             .agg(pl.col(*measures).median())
             .unpivot(measures, index=index, variable_name="measure", value_name="value")
