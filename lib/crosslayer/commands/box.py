@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @CLOCK
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of random choices.")
 @click.option(
-    "--truth", type=PATH, metavar="FILE", help="Write the true values to this file, JSON Lines. It must not exist yet."
+    "--truth",
+    type=PATH,
+    metavar="FILE",
+    help="Write the true values to this file, JSON Lines. The file must not exist.",
 )
 @click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time. There, /tmp is in memory and all else is read-only.",
+    help="A folder that COMMAND may write to in virtual time, when /tmp is in memory and all else is read-only.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -47,7 +50,7 @@ def command(
 
     COMMAND runs in the client's namespace. There, /etc/resolv.conf names one resolver of the box. Two environment
     variables are set: CROSSLAYER_RESOLVERS (path of the list of resolvers, a TOML file) and CROSSLAYER_CA (path of the
-    CA of their certificates). The exit status is COMMAND's. No packet leaves the box.
+    CA of the resolvers' certificates). The exit status is COMMAND's. No packet leaves the box.
 
     \b
     crosslayer box emulation/boxes/five.toml --list

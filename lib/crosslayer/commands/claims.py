@@ -34,7 +34,7 @@ _CELL = 40
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="Print the rows that the verdict of this claim uses, and the filter that selects them.",
+    help="Print the rows that the verdict of this claim uses, and the filter that selects these rows.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Compare each published result with the dataset in FOLDER, and print its verdict.

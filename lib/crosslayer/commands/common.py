@@ -56,8 +56,8 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Link backend: netem of this kernel (netem) or of a User-Mode Linux guest (uml). auto takes the first if the "
-    "kernel has netem.",
+    help="Link backend: netem of this kernel (netem) or of a User-Mode Linux guest (uml). auto: netem if this kernel "
+    "has it, otherwise uml.",
 )
 CLOCK = click.option(
     "--clock",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--timeout",
     default=3.0,
     show_default=True,
-    help="Seconds to wait for the reply to a probe, a connection or an answer.",
+    help="Seconds to wait for a connection, an answer, or the reply to a probe.",
 )
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option("--json", "as_json", is_flag=True, help="Print the table of results as JSON.")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-external",
     is_flag=True,
-    help="Probe hosts of the real network from this machine, not those of the testbed. You are responsible for the "
+    help="Probe hosts of the real network from this machine, not hosts of the testbed. You are responsible for the "
     "probes. Probe only hosts that you run or have permission to probe. Obey the rules of your network and of your "
     "institution's ethics review. Operators may mistake probes for an attack: keep the rate low, query a name that "
     "identifies you (--name), and stop on request.",

@@ -41,11 +41,11 @@ _SHOWN = 20
 def command(
     folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
 ) -> None:
-    """Measure the first rounds of the campaign in FOLDER again, in virtual time, and compare them round by round.
+    """Measure the first rounds of the campaign in FOLDER again in virtual time, and compare new and stored rounds.
 
-    The seeds are those of the campaign. A duration is confirmed if the 95 % interval of its difference lies within
-    0.1 ms or 0.3 % of its median, whichever is larger. It has drifted if the interval of six rounds
-    or more lies outside. Otherwise it is undecided: give more rounds.
+    The campaign's seeds are used again. A duration is confirmed if the 95 % interval of its difference lies within
+    0.1 ms or 0.3 % of its median, whichever is larger. It has drifted if the interval of six rounds or more lies wholly
+    outside. Otherwise it is undecided: give more rounds.
 
     Exit status 1: a duration has drifted. Needs `make guest`. A campaign in real time is refused, because its times
     differ between machines and days.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "--trace",
     type=TEXT,
     metavar="FILE.down[,FILE.up]|FILE.csv",
-    help="Trace of the rate over time: Mahimahi files, or a CSV of rates and RTTs. It starts at the same time as "
+    help="Trace of the rate over time: Mahimahi files, or a CSV of rates and RTTs. The trace starts together with "
     "COMMAND.",
 )
 @click.option(
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="udp/443[@2s]",
     help="Packets that the path drops: udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, "
-    "quic-version:NUMBER, ech[:NAME], ipv6 (docs/howto/faults.md). With @2s, it drops them from 2 s after the start of "
+    "quic-version:NUMBER, ech[:NAME], ipv6 (docs/howto/faults.md). With @2s, the drops begin 2 s after the start of "
     "COMMAND. Repeatable.",
 )
 @click.option(
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time. There, /tmp is in memory and all else is read-only.",
+    help="A folder that COMMAND may write to in virtual time, when /tmp is in memory and all else is read-only.",
 )
 @click.option(
     "--capture",
@@ -122,7 +122,7 @@ def command(
 
     COMMAND runs in the client's namespace. The environment variable CROSSLAYER_SERVER is the server's address;
     CROSSLAYER_CA is the path of the CA certificate of this run. /etc/resolv.conf names the server as the resolver.
-    With --resolver-like, it names the emulated resolver instead, and CROSSLAYER_RESOLVER is this resolver's address.
+    With --resolver-like, this file names the emulated resolver, and CROSSLAYER_RESOLVER is this resolver's address.
     In COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced. The exit
     status is COMMAND's.
 

@@ -87,8 +87,8 @@ class _Measure(click.Command):
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Number of guests in parallel, in virtual time. With --cluster: testbeds here (local), testbeds per machine "
-    "(ssh), or jobs (slurm).  [default: one per core; ssh and slurm: one]",
+    help="Number of guests in parallel, in virtual time. With --cluster: testbeds on this machine (local), testbeds on "
+    "each machine (ssh), or SLURM jobs (slurm).  [default: one per core; ssh and slurm: one]",
 )
 @click.option(
     "--scheduler",
@@ -105,7 +105,7 @@ class _Measure(click.Command):
 @click.option(
     "--hosts",
     type=TEXT,
-    help="For --cluster ssh: machines, separated by commas. The first one also runs the scheduler.",
+    help="For --cluster ssh: machines, separated by commas. The first machine also runs the scheduler.",
 )
 @click.option(
     "--batch",

@@ -19,8 +19,8 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
 
     OUT/index.html begins with the answer and links to the studies and claims. The HTML files need no network.
     OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. If the dataset is compared
-    with another one, the report also shows the verdicts of the other and how many differ. If one was measured in real
-    time and the other in virtual time, it shows how much time computing adds.
+    with another dataset, the report also shows the verdicts of the other dataset and how many verdicts differ. If one
+    dataset was measured in real time and the other in virtual time, the report shows how much time computing adds.
 
     Needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 

@@ -7,7 +7,7 @@ import click
 
 @click.command("setup")
 def command() -> None:
-    """Build crosslayer's Go programs (server, stub, those of the guest) from the sources in the wheel, for this user.
+    """Build crosslayer's Go programs (server, stub, guest programs) from the sources in the wheel, for this user.
 
     Needs Go, and network access to download Go modules. Takes one to five minutes. In a checkout, use `make setup`.
     """

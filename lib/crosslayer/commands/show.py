@@ -18,9 +18,9 @@ from crosslayer.errors import CrosslayerError
 def command(load: Path, out: Path | None) -> None:
     """Draw one captured LOAD as a waterfall: lookup, connection, requests, events at the server, every packet.
 
-    LOAD is a .pcapng file. If it is a folder, e.g. a dataset, the command lists the captured loads in it instead, for
+    LOAD is a .pcapng file. If LOAD is a folder, e.g. a dataset, the command lists the captured loads in it, for
     each link and page the slowest first. The waterfall is one HTML file that needs no network; on a desktop, the
-    command opens it in the browser. LOAD contains the keys, so Wireshark and tshark can decrypt it.
+    command opens it in the browser. The .pcapng file contains the keys, so Wireshark and tshark can decrypt it.
 
     \b
     crosslayer measure --study one-connection --size smoke --capture pcap --out data/local/mine

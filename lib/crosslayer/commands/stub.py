@@ -48,7 +48,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=_SECONDS,
     default=1.0,
     show_default=True,
-    help="Seconds until a query over UDP is repeated; they double with each repetition.",
+    help="Seconds until a query over UDP is repeated; the wait doubles with each repetition.",
 )
 @click.option(
     "--rested-after",
@@ -90,8 +90,9 @@ def command(
     """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
     The stub keeps one connection; queries wait while it is set up. The connection after a reset resumes with the ticket
-    and token of the last one, and with early data if --resumption allows it. The stub caches no answers. It prints one
-    JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
+    and token of the previous one, and with early data if --resumption allows this. The stub caches no answers. It
+    prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error
+    and more.
 
     Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
     nothing to another machine.

@@ -61,9 +61,9 @@ FIGURES = (
         name="composition",
         title="Exchange plus load, minus a load that resolves by itself",
         notebook="question_composition",
-        caption="Time of a DNS exchange plus that of a page load whose browser receives the address. Subtracted is "
-        "the time of a load in the same round whose browser resolves the name itself. If the DNS transport has "
-        "sessions, it resumes one.",
+        caption="Sum of a DNS exchange and a load whose browser receives the address, minus the time of a load whose "
+        "browser resolves the name itself. All three belong to the same round. If the DNS transport has sessions, a "
+        "session is resumed.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -206,8 +206,8 @@ FIGURES = (
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
         caption="Time from the start of the navigation or request until the response starts, by client, link and "
-        "fault of the path. Clients resolve the host themselves over DoUDP. To all other hosts, QUIC works. curl is "
-        "called with --http3, except where the host has no HTTPS record.",
+        "fault of the path. Clients resolve the page's host themselves over DoUDP. QUIC to all other hosts works. "
+        "curl is called with --http3, except where the page's host has no HTTPS record.",
         note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. Before each "
         "load, probes verified the fault.",
         data=blocked_data,

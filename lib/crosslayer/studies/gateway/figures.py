@@ -65,8 +65,8 @@ FIGURES = (
         name="gateway-worth",
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
-        caption="Differences of the PLT of first visits in Chromium, within a round. Chromium uses no gateway or a "
-        "local one. The gateway has two upstream connections (one for DoH3, one for the page), or one for both.",
+        caption="PLT differences within a round between three first visits in Chromium: without a gateway, and through "
+        "a local gateway with one or two upstream connections. Two connections: one for DoH3, one for the page.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
         "connections.",
         verdict=gateway_verdict,

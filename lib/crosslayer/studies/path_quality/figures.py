@@ -282,7 +282,7 @@ FIGURES = (
         caption="Time saved by early data, on 4G with one property varied. DoQ: a lookup. HTTP/3: a small GET (a DoH3 "
         "query). Each value is a quantile with a full handshake minus the same quantile with early data. Loaded: a "
         "TCP download fills the queue.",
-        note="RTTs are those of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 "
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 "
         "lookups.",
         data=early_data_data,
         chart=early_data,
@@ -307,9 +307,9 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time saved by using one connection for name and page, until the last byte of the page arrives. The "
-        "condition is the share of packets lost independently in each direction. The name is resolved over DoH3, the "
-        "page loaded over HTTP/3. Each value is a quantile on two connections minus the same quantile on one.",
+        caption="Time saved by using one connection for name and page, until the last byte of the page arrives. Rows: "
+        "share of packets lost independently in each direction. The name is resolved over DoH3, the page loaded over "
+        "HTTP/3. Each value is a quantile with two connections minus the same quantile with one.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

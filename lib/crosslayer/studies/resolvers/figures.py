@@ -314,8 +314,8 @@ FIGURES = (
         title="Resolvers and queries by transport",
         paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
-        caption="Numbers of resolver addresses: all of the list, those with at least one answer, and those with a "
-        "resumed session. Numbers of queries: first queries on new connections, and those of them that failed.",
+        caption="Number of resolver addresses: in the list, with at least one answer, and with a resumed session. "
+        "Number of first queries on new connections: successful, and failed.",
         data=support_data,
         chart=support,
         table=lambda frame: frame.select("transport", "what", "count"),
@@ -328,8 +328,8 @@ FIGURES = (
         notebook=FIGURE.notebook,
         caption="Median IP payload of each part of an exchange on a new connection, counted from the packets; "
         "encrypted transports resume a session. Includes only resolvers that answered over all five transports.",
-        note="Bold: measured; below: published. Packets are counted only if the client may capture them. The client's "
-        "queries have padding and no cookie, unlike those of the paper.",
+        note="Bold: measured; below: published. Packets are counted only if the client may capture them. Our queries "
+        "have padding and no cookie; the paper's have a cookie and no padding.",
         data=table1_data,
         chart=table1,
         table=table1_table,

@@ -281,7 +281,7 @@ FIGURES = (
         name="server-document",
         title="The document with a server on aioquic minus that with the server on quic-go",
         caption="Time until the document's last byte with aioquic at the server, minus the time with quic-go in the "
-        "same round. The congestion window of quic-go begins with 32 datagrams, that of aioquic with 10.",
+        "same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
         note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
         data=differences_data,
         chart=document,
@@ -292,9 +292,9 @@ FIGURES = (
         name="server-arrivals",
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
-        "datagram. The load is a returning visit of the first round, to the page with the largest document. Its name "
-        "is resolved over DoUDP.",
-        note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
+        "datagram. The load is a returning visit of the first round, to the page with the largest document. The page's "
+        "name is resolved over DoUDP.",
+        note="After a window of 10 datagrams of 1,200 bytes (12 kB), the server waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
         table=arrivals_table,
@@ -303,8 +303,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="The answer with each server",
-        caption="Each row compares two visits of a round: time until the document of one visit is complete, minus that "
-        f"of the other. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        caption="Each row is the difference of two visits of a round in the time until the document is complete. Three "
+        f"servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,

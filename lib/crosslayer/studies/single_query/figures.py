@@ -176,8 +176,8 @@ FIGURES = (
         paper_figure="IMC22 Fig. 2",
         notebook="single_query",
         caption="Median handshake and resolve time of a single query from each vantage point, over all resolvers. The "
-        "RTTs are a model: their median and the order of the vantage points are those of the paper, which publishes "
-        "no numbers of single vantage points.",
+        "RTTs are a model with the paper's median and the paper's order of vantage points. The paper publishes no "
+        "numbers of single vantage points.",
         note="Numbers: medians, ms. Published: median handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
@@ -213,9 +213,9 @@ FIGURES = (
         title="One more round-trip: the amplification limit and Retry",
         notebook="single_query",
         caption="Median DoQ handshake. Before it has validated the client's address, a server may send at most three "
-        "times the bytes it has received. A larger certificate takes one more round-trip, and so does Retry, by which "
-        "the server asks for a token. A resumed session sends no certificate, and the token of an earlier connection "
-        "validates the address.",
+        "times the bytes it has received. A certificate above this limit takes one more round-trip, and so does Retry, "
+        "by which the server asks for a token. A resumed session sends no certificate, and the token of an earlier "
+        "connection validates the address.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: the expected round-trips.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,

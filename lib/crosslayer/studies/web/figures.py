@@ -378,8 +378,8 @@ FIGURES = (
         title="PLT over DoUDP by link and page",
         paper_figure="Fig. 4",
         notebook="web_performance",
-        caption="Median PLT relative to that of DoUDP. Rows: links without loss. Columns: pages, ordered by number of "
-        "lookups. Fig. 4 of the paper is the same grid over its vantage points.",
+        caption="Median PLT relative to the median PLT with DoUDP. Rows: links without loss. Columns: pages, ordered "
+        "by number of lookups. In Fig. 4 of the paper, the same grid has vantage points in place of links.",
         note="Marks: medians; bars: 95 % intervals (rounds resampled). Vertical line: DoUDP.",
         data=fig4_data,
         chart=fig4,
@@ -390,8 +390,8 @@ FIGURES = (
         name="amortisation",
         title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
-        caption="Increase of the PLT over DoUDP against the number of lookups of the page, on links without loss: in "
-        "percent of the median of DoUDP, and as the difference within a round in multiples of the RTT.",
+        caption="PLT minus the PLT with DoUDP, against the number of lookups of the page, on links without loss. Two "
+        "units: percent of the median with DoUDP, and multiples of the RTT (differences within rounds).",
         note="Marks: medians of each page, shifted sideways to avoid overlaps; bars: 95 % intervals; lines: mean of "
         "the pages.",
         data=amortisation_data,
@@ -407,7 +407,7 @@ FIGURES = (
         caption="Percentage of rounds in which the page loaded faster than over DoUDP, against the page's number of "
         "lookups, on links with and without loss.",
         note="Each mark is one page; lines: mean of the pages. A page has few rounds, so there are no intervals. At "
-        "50 %, neither transport is faster.",
+        "50 %, a transport is as often slower as faster than DoUDP.",
         data=faster_data,
         chart=faster,
         table=("link", "page", "lookups", "series", "n", "percent"),
@@ -417,9 +417,8 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Duration of the lookup of the page's own host, from the stub's log, on links without loss. It "
-        "includes the setup of the stub's first connection. The table also has the lookup time that the browser "
-        "reports.",
+        caption="Duration of the lookup of the page's own host, with the setup of the stub's first connection, on "
+        "links without loss. Source: the stub's log. The table also has the lookup time that the browser reports.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,
