@@ -55,8 +55,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="Idle seconds after which a connection may be lost. If the next query then gets no answer within a probe "
-    "timeout, the stub also sends it on a new connection. 0: never.",
+    help="Idle seconds after which the stub suspects that a connection is lost. If the next query then gets no answer "
+    "within a probe timeout, the stub also sends it on a new connection. 0: it never does.",
 )
 @click.option("--metrics", type=PATH, help="File to append the JSON lines to, instead of standard output.")
 @click.option("--control", type=PATH, help="Control socket: Unix socket that accepts commands (JSON lines).")
@@ -89,10 +89,10 @@ def command(
 ) -> None:
     """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
-    The stub keeps one connection; queries wait while it is set up. The connection after a reset resumes with the ticket
-    and token of the previous one, and with early data if --resumption allows this. The stub caches no answers. It
-    prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error
-    and more.
+    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions (see below), the
+    next connection uses the ticket and token of the previous one, and early data if --resumption allows it. The stub
+    caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed,
+    early_data, rcode, error and more.
 
     Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
     nothing to another machine.

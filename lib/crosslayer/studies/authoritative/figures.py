@@ -296,7 +296,7 @@ FIGURES = (
         notebook="authoritative",
         caption="Mean response time on kept connections, minus the link's RTT, minus the mean of the same transport "
         "without a link. What remains is explained neither by the round-trip nor by processing.",
-        note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
+        note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance (2 % of the RTT, at least 0.5 ms).",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
         table=(

@@ -200,8 +200,9 @@ FIGURES = (
         name="loss-lookups",
         title="A lookup when packets are lost",
         notebook="question_loss",
-        caption="Duration of one lookup on a new connection, with early data, or on a kept connection. Horizontal "
-        "axis: share of packets lost independently in each direction. A lost DoUDP query is repeated after one second.",
+        caption="Duration of one lookup in three cases: new connection without early data, new connection with early "
+        "data, kept connection. Horizontal axis: share of packets lost independently in each direction. A lost DoUDP "
+        "query is repeated after one second.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,

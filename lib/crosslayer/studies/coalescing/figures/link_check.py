@@ -170,8 +170,8 @@ FIGURES = (
         caption="How far the measured idle RTT (UDP echo) and the measured rates of each link deviate from its "
         "profile. Numbers: median of all checks of the campaign, and value of the profile. Table II of the paper has "
         "the values of the profile, rounded.",
-        note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates "
-        "3 %).",
+        note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 %, at least 0.15 ms; "
+        "rates 3 %).",
         data=table2_data,
         chart=table2,
         table=(
