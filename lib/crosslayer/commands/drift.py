@@ -37,7 +37,7 @@ _SHOWN = 20
 @click.option("--links", type=TEXT, help="Only these links of the campaign, separated by commas.")
 @click.option("--pages", type=TEXT, help="Only these pages of the campaign, separated by commas.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Parallel guests.  [default: one per core]")
-@click.option("--out", type=PATH, help="JSON file to write.  [default: build/drift/NAME.json, NAME of FOLDER]")
+@click.option("--out", type=PATH, help="JSON file to write.  [default: build/drift/NAME.json, named after FOLDER]")
 def command(
     folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
 ) -> None:

@@ -116,8 +116,8 @@ class _Measure(click.Command):
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Capture the loads of the first round in OUT/captures: packets with the keys that decrypt them (pcap), qlog "
-    "of both ends, netlog of Chromium. `crosslayer show OUT` lists these loads.",
+    help="Capture the loads of the first round: packets with their keys (pcap), qlog of both ends, netlog of Chromium. "
+    "The files are in OUT/captures; `crosslayer show OUT` lists the loads.",
 )
 @click.option(
     "--capture-rounds",

@@ -262,7 +262,7 @@ def answer_verdict(frame: pl.DataFrame) -> str:
 
 
 _figure = partial(Figure, notebook="question_server_stacks", width=TEXT_WIDTH)
-_DOTS = "Dots: medians of the differences within rounds, one for each page; bars: 95 % intervals."
+_DOTS = "Dots: medians of the differences within rounds, one dot for each page; bars: 95 % intervals."
 
 FIGURES = (
     _figure(

@@ -403,7 +403,7 @@ FIGURES = (
         name="fig12-summary",
         title="Median PLT increase over all cells",
         paper_figure="Fig. 12",
-        caption="CDF of the median PLT increase of Fig. 8 over all cells (page and link).",
+        caption="CDF, over all cells (page and link), of the median PLT increase in Fig. 8.",
         note=f"Thin dotted curves: {PAPER} as published, 15 cells.",
         data=fig12_data,
         chart=partial(cdf.chart, panels=_FIG12, height=190, whole=True, published_steps=True),
