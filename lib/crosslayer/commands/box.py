@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time, when /tmp is in memory and all else is read-only.",
+    help="A folder that COMMAND may write to in virtual time, where /tmp is in memory and all else is read-only.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

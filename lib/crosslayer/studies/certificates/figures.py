@@ -317,7 +317,7 @@ FIGURES = (
         title="A visit on two connections or on one, and the size of the certificate",
         notebook="question_certificates",
         caption="Median time until the page's document is complete, name resolution included, in multiples of the "
-        "link's RTT, against the size of the TLS Certificate message. Name and page use two connections (DoQ and "
+        "link's RTT, against the size of the TLS Certificate message. Lookup and page use two connections (DoQ and "
         "HTTP/3) or share one (HTTP/3). Where possible, a client with a ticket sends query and request as early data.",
         note="Bars: 95 % intervals. The server log confirms ticket, token and number of connections.",
         data=visits_data,
