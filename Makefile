@@ -43,6 +43,7 @@ $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q lib # a guest's file system is read-only: each of its processes would compile
 	@touch $@
 
 # One Go module, four programs; -s -w keeps the inits of User-Mode Linux guests small.

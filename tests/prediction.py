@@ -65,8 +65,8 @@ def ask(address: str, hit: str, miss: str, page: str, times: int) -> Times:
     for number in range(times + 1):
         kind = "page, name in the cache" if number else "page, name not in the cache"
         started = time.monotonic()
-        found = _output(["kdig", "+short", f"@{address}", "+https", urlsplit(page).hostname or "", "A"])
-        _output([*command, "--resolve", f"{urlsplit(page).hostname}:443:{found.splitlines()[-1]}", page])
+        answer = _output(["kdig", "+short", f"@{address}", "+https", urlsplit(page).hostname or "", "A"])
+        _output([*command, "--resolve", f"{urlsplit(page).hostname}:443:{answer.splitlines()[-1]}", page])
         taken[kind].append((time.monotonic() - started) * 1e3)
     return taken
 

@@ -45,7 +45,7 @@ def cli() -> None:
 
     \b
     crosslayer doctor                              what this machine can do
-    crosslayer setup                               build the Go programs, outside a checkout
+    crosslayer setup                               build the Go programs; in a checkout, `make setup` does
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org
                                                    your own client on an emulated link
     crosslayer measure --size smoke                a small campaign, about a minute

@@ -20,7 +20,8 @@ from crosslayer import pages
 from crosslayer.browser import Browser, find_browser, launch
 from crosslayer.campaign.instruments import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
+from crosslayer.testbed.testbed import Testbed
 from tests.benchmarks._common import option, paired_difference, report
 
 

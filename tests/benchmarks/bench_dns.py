@@ -14,7 +14,8 @@ from typing import Any
 
 from crosslayer import dns, pages
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
+from crosslayer.testbed.testbed import Testbed
 from tests.benchmarks._common import report
 
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")

@@ -29,7 +29,8 @@ from crosslayer import pages
 from crosslayer.dns import Protocol, Server
 from crosslayer.links import load_profiles
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
+from crosslayer.testbed.testbed import Testbed
 from tests.benchmarks._common import report
 
 NAME = "www.example.org"

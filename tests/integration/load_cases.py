@@ -16,8 +16,9 @@ from crosslayer import pages
 from crosslayer.browser import WARM_UP_HOST, find_browser, launch
 from crosslayer.browser.recorded import likeness, read_recorded
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.server import RequestEvent
+from crosslayer.testbed.testbed import Testbed
 from tests.har_cases import MADE_ONLY, contents
 
 

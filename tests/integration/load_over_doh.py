@@ -20,8 +20,9 @@ from selenium.webdriver.chrome.service import Service
 from crosslayer import pages
 from crosslayer.browser import find_browser
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server
+from crosslayer.testbed.testbed import Testbed
 from tests.integration.load_pages import FLAGS
 
 PAGE = "social-network"

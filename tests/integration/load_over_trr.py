@@ -14,8 +14,9 @@ from pathlib import Path
 from crosslayer import pages
 from crosslayer.browser import WARM_UP_HOST, SecureDns, find_browser, launch
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.server import QueryEvent, RequestEvent
+from crosslayer.testbed.testbed import Testbed
 
 PAGE = "social-network"
 

@@ -22,8 +22,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 from crosslayer import pages
 from crosslayer.browser import find_browser
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server
+from crosslayer.testbed.testbed import Testbed
 
 FLAGS = (
     "--headless=new",

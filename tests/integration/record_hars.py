@@ -21,8 +21,9 @@ from crosslayer import pages
 from crosslayer.browser import find_browser
 from crosslayer.guest import inside, run_attached
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Server
+from crosslayer.testbed.testbed import Testbed
 from tests.integration.load_pages import FLAGS
 
 

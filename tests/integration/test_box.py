@@ -29,7 +29,7 @@ import dns.rcode
 import pytest
 
 from crosslayer import resources
-from crosslayer.box import load_box
+from crosslayer.box.description import load_box
 from crosslayer.box.hosts import NOBODY
 from tests import box_tools
 from tests.integration.conftest import Run, run_here

@@ -24,8 +24,9 @@ import pytest
 import websocket
 
 from crosslayer.browser import BrowserError, find_browser, launch
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import make_certificates
+from crosslayer.testbed.testbed import Testbed
 
 pytestmark = pytest.mark.alone
 

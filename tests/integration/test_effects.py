@@ -24,8 +24,9 @@ import pytest
 from crosslayer.guest import run_attached
 from crosslayer.links import FRAME_BYTES, Profile, load_profiles
 from crosslayer.process import ProcessDied
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.effects import LEVELS
+from crosslayer.testbed.testbed import Testbed
 
 PACKETS = 20_000
 INTERVAL_S = 0.001

@@ -19,8 +19,9 @@ from crosslayer.browser import find_browser, launch
 from crosslayer.dns.quic import DoQClient
 from crosslayer.h3 import PageClient
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server
+from crosslayer.testbed.testbed import Testbed
 
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
 SPECS = pages.load_pages(pages.find_spec_dir())

@@ -22,7 +22,8 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.studies import sized
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
+from crosslayer.testbed.testbed import Testbed
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tests.integration.test_link_honesty"]

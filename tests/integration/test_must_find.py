@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from crosslayer.box import load_box
+from crosslayer.box.description import load_box
 from crosslayer.resolvers.journal import read_campaign
 from crosslayer.resolvers.plan import Disturbance
 from crosslayer.vocabulary import EventKind

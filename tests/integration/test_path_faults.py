@@ -16,9 +16,10 @@ import pytest
 from crosslayer.guest import run_attached
 from crosslayer.links import load_profiles
 from crosslayer.path_faults import parse_fault
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 from crosslayer.testbed.fault_check import PROBES, verify
+from crosslayer.testbed.testbed import Testbed
 from tests.integration.conftest import CROSSLAYER
 
 FAULTS = (

@@ -22,9 +22,10 @@ from crosslayer.dns.exchange import CLIENTS
 from crosslayer.guest import inside, run_attached
 from crosslayer.h3 import PageClient
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, namespaces
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.second_server import AioquicServer, serving
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, ServerError, TokenEvent
+from crosslayer.testbed.testbed import Testbed
 from crosslayer.vocabulary import Protocol
 
 SPECS = pages.load_pages(pages.find_spec_dir())

@@ -33,9 +33,10 @@ from crosslayer.errors import CrosslayerError
 from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent
+from crosslayer.testbed.testbed import Testbed
 from tests.integration.conftest import Run
 
 COMMAND = [sys.executable, "-m", "tests.integration.test_stub"]

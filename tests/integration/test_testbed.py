@@ -20,8 +20,9 @@ import pytest
 from crosslayer import pages
 from crosslayer.links import load_profiles
 from crosslayer.process import ProcessDied
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.testbed import Testbed
 from tests.integration.conftest import CROSSLAYER
 
 pytestmark = pytest.mark.alone

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.box import BoxError, load_box
+from crosslayer.box.description import load_box
+from crosslayer.box.errors import BoxError
 from crosslayer.box.hosts import plan
 from crosslayer.box.listing import listing
 from crosslayer.box.router import IpPacket, Translator, parse, rewrite

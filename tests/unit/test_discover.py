@@ -22,12 +22,13 @@ from aioquic.quic.packet import encode_quic_version_negotiation, pull_quic_heade
 from crosslayer.discover import DiscoverError, ProbedHost, Support, Target, parse_targets, read_targets, support, table
 from crosslayer.discover import run as discovery
 from crosslayer.discover.doq import DRAFTS, AnyDoQCore
-from crosslayer.discover.emulated import IMPLEMENTATIONS, Absent, Population, bound_ports
+from crosslayer.discover.emulated import IMPLEMENTATIONS, Absent, Population
 from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import FORCING_VERSION, decode_version_negotiation, encode_probe, version_names
 from crosslayer.dns import ClientSettings, DnsError, Protocol, Question, Resolver, Session, build_query, client_for
 from crosslayer.dns.message import framed
 from crosslayer.errors import printable
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import make_certificates
 
 DESTINATION, SOURCE = b"\x01" * 8, b"\x02" * 8
@@ -306,8 +307,8 @@ def test_ports_that_wait_for_clients_are_read_as_the_kernel_writes_them() -> Non
         "  sl  local_address                         remote_address                        st tx_queue rx_queue\n"
         " 1184: 00000000000000000000000000000000:0035 00000000000000000000000000000000:0000 07 00000000:00000000\n"
     )
-    assert bound_ports(table_of_tcp) == {853}
-    assert bound_ports(table_of_udp6) == {53}
+    assert namespaces.bound_ports(table_of_tcp) == {853}
+    assert namespaces.bound_ports(table_of_udp6) == {53}
 
 
 def test_targets_inside_are_addresses_of_the_testbed_and_names_of_its_resolvers() -> None:

@@ -18,8 +18,10 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile, load_profiles
 from crosslayer.studies import sized
-from crosslayer.testbed import LinkCheck, Testbed, network, testbed
+from crosslayer.testbed import network, testbed
+from crosslayer.testbed.check import LinkCheck
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.testbed import Testbed
 
 FIBER = load_profiles()["fiber"]
 

@@ -15,7 +15,7 @@ from crosslayer.browser import PageLoad
 from crosslayer.campaign import instruments, tables
 from crosslayer.campaign.tables import TABLES, DnsExchanges, LinkChecks, Lookups, PacedQueries, PageLoads, Resources
 from crosslayer.stub import QueryMetrics
-from crosslayer.testbed import LinkCheck
+from crosslayer.testbed.check import LinkCheck
 from crosslayer.vocabulary import Protocol
 
 

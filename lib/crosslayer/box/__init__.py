@@ -5,9 +5,3 @@
 The box writes its truth itself: what it contains, every answer at the far end, and what its router dropped. A tool
 under test must not read it. docs/reference/box.md describes the TOML file.
 """
-
-from crosslayer.box.box import Box
-from crosslayer.box.description import Description, load_box
-from crosslayer.box.errors import BoxError, BoxStartError
-
-__all__ = ["Box", "BoxError", "BoxStartError", "Description", "load_box"]

@@ -16,7 +16,6 @@ from crosslayer import resources
 from crosslayer.box.description import MAKES, Make
 from crosslayer.box.errors import BoxStartError
 from crosslayer.box.hosts import BoxHost, socket_of
-from crosslayer.discover.emulated import listening
 from crosslayer.process import Process
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.bind import bind_arguments
@@ -69,7 +68,7 @@ class MakeServer(Process):
 
     def ready(self) -> None:
         """Wait until all its ports are open; `BoxStartError` has its last log lines if they are not."""
-        self.wait_until(lambda: self._listens <= listening(self._namespace))
+        self.wait_until(lambda: self._listens <= namespaces.listening(self._namespace))
 
     _namespace: str
     _listens: set[tuple[str, int]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from crosslayer.box.box import Box
 from crosslayer.box.description import Description
 from crosslayer.box.errors import BoxError
 from crosslayer.process import run_command
@@ -34,6 +33,8 @@ def run_in_box(
 
     Raises `BoxStartError` if the box does not start, and `BoxError` if a file cannot be written.
     """
+    from crosslayer.box.box import Box  # only here: what comes before the guest and the namespaces needs no testbed
+
     with Box(description, seed=seed, truth=truth and truth.absolute(), packets=packets) as box:
         resolvers = resolvers_out or box.folder / "resolvers.toml"
         try:

@@ -15,8 +15,8 @@ from crosslayer.browser.programs import find_browser
 from crosslayer.decode import checked, read_json
 from crosslayer.links import Profile
 from crosslayer.pages import RECORDED, PageError, normal_url
-from crosslayer.testbed import Testbed
 from crosslayer.testbed.server import RequestEvent
+from crosslayer.testbed.testbed import Testbed
 
 BYTES_TOLERANCE = 0.01
 """Tolerance of a page's bytes, as a share of the recorded bytes."""

@@ -10,15 +10,16 @@ import json
 import pickle
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from crosslayer.campaign.captures import CaptureFiles
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
-from crosslayer.campaign.rounds import FinishedRound, Job, local_executor
 from crosslayer.errors import CrosslayerError
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
+
+if TYPE_CHECKING:
+    from crosslayer.campaign.rounds import FinishedRound, Job
 
 COMMAND: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
 
@@ -27,6 +28,8 @@ def main() -> None:
     """Measure the job; if that fails, the last line is the fault."""
     try:
         namespaces.enter(COMMAND)
+        from crosslayer.campaign.rounds import local_executor  # not before: what enters starts itself again
+
         job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this guest
         for part in local_executor(job, lambda line: print(line, file=sys.stderr, flush=True)):
             _write(to_json(part))
@@ -69,6 +72,9 @@ def from_json(line: bytes | bytearray) -> FinishedRound:
     CrosslayerError
         The fault that ended the command.
     """
+    from crosslayer.campaign.captures import CaptureFiles
+    from crosslayer.campaign.rounds import FinishedRound
+
     value = json.loads(line)
     if "fault" in value:
         kind = TestbedError if value["cannot_measure"] else CampaignError

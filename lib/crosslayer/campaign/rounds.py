@@ -24,8 +24,10 @@ from crosslayer.links import Profile
 from crosslayer.process import ProcessDied
 from crosslayer.resources import ResourceError
 from crosslayer.stub import stub_version
-from crosslayer.testbed import LinkCheck, Testbed, namespaces, network
+from crosslayer.testbed import namespaces, network
+from crosslayer.testbed.check import LinkCheck
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.testbed import Testbed
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 @click.argument("box_file", metavar="BOX.toml", type=PATH)
 @CLOCK
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of random choices.")
-@click.option("--truth", type=PATH, metavar="FILE", help="Write the truth to this file, JSON Lines. It must be new.")
-@click.option("--packets", is_flag=True, help="Write a row of the truth for every packet too.")
+@click.option(
+    "--truth",
+    type=PATH,
+    metavar="FILE",
+    help="Write the true values to this file, JSON Lines. The file must not exist.",
+)
+@click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
 @click.option(
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time; /tmp is in memory then, all else read-only.",
+    help="A folder that COMMAND may write to in virtual time, where /tmp is in memory and all else is read-only.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -43,16 +48,16 @@ def command(
 ) -> None:
     """Run COMMAND as the client of the emulated Internet that BOX.toml describes.
 
-    COMMAND runs in the client's namespace, with one of the resolvers in /etc/resolv.conf. Its environment has
-    CROSSLAYER_RESOLVERS (the list of resolvers, a TOML file) and CROSSLAYER_CA (the CA of their certificates). The exit
-    status is COMMAND's. No packet leaves the box.
+    COMMAND runs in the client's namespace. There, /etc/resolv.conf names one resolver of the box. Two environment
+    variables are set: CROSSLAYER_RESOLVERS (path of the list of resolvers, a TOML file) and CROSSLAYER_CA (path of the
+    CA of the resolvers' certificates). The exit status is COMMAND's. No packet leaves the box.
 
     \b
     crosslayer box emulation/boxes/five.toml --list
     crosslayer box emulation/boxes/five.toml --truth truth.jsonl -- kdig +quic @198.18.1.53 a.box.example
     crosslayer box emulation/boxes/five.toml --clock virtual -- kdig @198.18.1.53 a.box.example
     """
-    from crosslayer.box import load_box
+    from crosslayer.box.description import load_box
 
     description = load_box(box_file)
     if list_only:

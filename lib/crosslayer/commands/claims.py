@@ -28,13 +28,13 @@ _CELL = 40
 @click.option(
     "--compare",
     type=PATH,
-    help="Another campaign of the same study: print only the verdicts that differ, and how many.",
+    help="Another campaign of the same study: print only the claims whose verdicts differ, and how many differ.",
 )
 @click.option(
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="Print the rows on which the verdict of this claim rests, and the filter that selects them.",
+    help="Print the rows that the verdict of this claim uses, and the filter that selects these rows.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Compare each published result with the dataset in FOLDER, and print its verdict.
@@ -42,7 +42,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     Verdicts: reproduced, direction only, inconclusive, not reproduced, follows, not measured. Needs no namespaces, no
     browser and no root. The default FOLDER is data/raw/coalescing.
 
-    The exit status does not depend on the verdicts: a claim that is not reproduced is a result.
+    The exit status does not depend on the verdicts: a claim that is not reproduced is a result, not an error.
 
     \b
     crosslayer claims data/local/mine

@@ -13,7 +13,6 @@ import click
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.resources import find_program
-from crosslayer.studies import DEFAULT
 
 if TYPE_CHECKING:
     from crosslayer.campaign.dataset import Dataset
@@ -57,16 +56,26 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Link backend: netem of this kernel, or of a User-Mode Linux guest. auto takes netem if the kernel has it.",
+    help="Link backend: netem of this kernel (netem) or of a User-Mode Linux guest (uml). auto: netem if this kernel "
+    "has it, otherwise uml.",
 )
 CLOCK = click.option(
     "--clock",
     type=click.Choice(["wall", "virtual"]),
     default="wall",
     show_default=True,
-    help="In virtual time, computing takes no time, so results do not depend on the machine. Needs `make guest`.",
+    help="Real time (wall) or virtual time, in which computing takes no time, so results do not depend on the machine. "
+    "virtual needs `make guest`.",
 )
-DATASET = click.argument("folder", type=PATH, default=Path("data/raw") / DEFAULT)
+
+
+def _default_dataset() -> Path:
+    from crosslayer.studies import DEFAULT
+
+    return Path("data/raw") / DEFAULT
+
+
+DATASET = click.argument("folder", type=PATH, default=_default_dataset)
 FIGURES = click.option("--out", type=PATH, default=Path("build/figures"), show_default=True, help="Folder to write to.")
 
 

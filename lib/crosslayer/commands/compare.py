@@ -30,8 +30,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--all",
     "everything",
     is_flag=True,
-    help="Also measure further addresses, DoTCP, resumed connections, early data, and a query after --idle 20s: three "
-    "to four times as many queries.",
+    help="Also measure each resolver's other addresses, DoTCP, resumed connections, early data, and a query after "
+    "--idle 20s. Sends three to four times as many queries.",
 )
 @click.option(
     "--idle",
@@ -39,23 +39,24 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     multiple=True,
     type=TEXT,
     metavar="TIME",
-    help="Also a query on the kept connection after it was idle for TIME, such as 20s; repeatable. Finds when the "
-    "network forgets idle UDP.",
+    help="Also send a query on the kept connection after it was idle for TIME, such as 20s; repeatable. Finds after "
+    "which time the network drops the state of an idle UDP flow.",
 )
 @click.option(
     "--self-check",
     is_flag=True,
-    help="Measure the first resolver twice, as if it were two: their difference is that of equals (A/A).",
+    help="Measure the first resolver twice, as if it were two (A/A): the difference shows how far equal resolvers "
+    "differ.",
 )
-@click.option("--rounds", type=click.IntRange(1, 100_000), help="6 or more give intervals.  [default: 6]")
+@click.option("--rounds", type=click.IntRange(1, 100_000), help="Number of rounds. Intervals need 6.  [default: 6]")
 @click.option("--every", type=TEXT, metavar="TIME", help="Begin a round every TIME: 90s, 15m, 2h, 1d.")
-@click.option("--for", "duration", type=TEXT, metavar="TIME", help="With --every: how long, in place of --rounds.")
+@click.option("--for", "duration", type=TEXT, metavar="TIME", help="With --every: duration, in place of --rounds.")
 @click.option(
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). "
-    "NAME is the vantage point in the data.",
+    help="Measure on these machines, reached by SSH (docs/howto/cluster.md), in place of this one. In the data, NAME "
+    "is the vantage point.",
 )
 @click.option(
     "--mmdb",
@@ -75,7 +76,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option(
     "--zone",
     default="",
-    help="A zone of yours in which every name exists: also ask for new names below it, which no cache has.",
+    help="A zone of yours in which every name exists. Also query new names in this zone, which are in no cache.",
 )
 @click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(
@@ -90,22 +91,23 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=click.IntRange(1, 10_000_000),
     default=5000,
     show_default=True,
-    help="Most queries to one operator in a day (UTC), over all runs. More than 5000 only in private namespaces.",
+    help="Maximum queries per day (UTC) to each operator, over all runs; above 5000 only on loopback and in private "
+    "namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order of queries.  [default: random]")
 @click.option(
     "--dataset",
     type=PATH,
     default=Path("compare"),
     show_default=True,
-    help="Folder of the dataset; a row is a query.",
+    help="Folder of the dataset, which has a row for each query.",
 )
-@click.option("--resume", is_flag=True, help="Continue the dataset.")
+@click.option("--resume", is_flag=True, help="Continue the comparison in the folder of --dataset.")
 @click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
-@click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to the budget, for scripts.")
+@click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to the printed queries, for scripts.")
 def command(
     resolvers: tuple[str, ...],
     transports: tuple[str, ...],
@@ -132,16 +134,16 @@ def command(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Compare resolvers over each transport from here: first and next query, and the RTT of the path.
+    """Compare resolvers over each transport from this machine: first and next query, and the RTT of the path.
 
     LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a stamp, or a URL such as
-    tls://9.9.9.9#dns.quad9.net. NAMES are cloudflare, quad9, google, adguard, mullvad. The default is the file in
-    $CROSSLAYER_RESOLVERS, which `crosslayer box` sets.
+    tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard, mullvad. The default is the
+    file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets this variable.
 
-    It prints what it will send and to whom. Nothing is sent to an address outside this machine before you consent.
-    Addresses and operators of the stop list are never asked (docs/howto/internet.md).
+    The command prints what it will send and to whom. Before you consent, it sends nothing to an address outside this
+    machine. Addresses and operators of the stop list get no queries (docs/howto/internet.md).
 
-    Exit status: 0 complete; 75 an operator got its queries of the day, continue tomorrow with --resume; 130 stopped.
+    Exit status: 0 complete; 75 an operator is at its daily limit, continue tomorrow with --resume; 130 stopped.
 
     \b
     crosslayer compare cloudflare quad9 --dry-run

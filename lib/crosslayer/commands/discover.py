@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 @click.option("--file", type=PATH, help="A file of more targets, one per line; # begins a comment.")
 @click.option("--rate", default=20.0, show_default=True, help="Maximum packets per second, over all targets.")
 @click.option(
-    "--timeout", default=3.0, show_default=True, help="Seconds to wait for a probe, a connection or an answer."
+    "--timeout",
+    default=3.0,
+    show_default=True,
+    help="Seconds to wait for a connection, an answer, or the reply to a probe.",
 )
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
-@click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
-@click.option("--out", type=PATH, help="Also write the matrix to this .parquet or .csv file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table of results as JSON.")
+@click.option("--out", type=PATH, help="Also write the table of results to this .parquet or .csv file.")
 @CLOCK
 @click.option(
     "--allow-external",
     is_flag=True,
-    help="Leave the testbed: probe hosts of the real network from this machine. You are responsible for the probes. "
-    "Probe only hosts that you run or have permission to probe. Obey the rules of your network and the ethics review "
-    "of your institution. Operators may mistake probes for an attack: keep the rate low, query a name that identifies "
-    "you (--name), and stop on request.",
+    help="Probe hosts of the real network from this machine, not hosts of the testbed. You are responsible for the "
+    "probes. Probe only hosts that you run or have permission to probe. Obey the rules of your network and of your "
+    "institution's ethics review. Operators may mistake probes for an attack: keep the rate low, query a name that "
+    "identifies you (--name), and stop on request.",
 )
 def command(
     targets: tuple[str, ...],
@@ -46,17 +49,17 @@ def command(
 ) -> None:
     """Find out which DNS transports TARGETS speak: DoUDP, DoTCP, DoT, DoH, DoH3, DoQ.
 
-    The method of Kosek et al. (IMC 2022): send a QUIC packet of an unknown version to the UDP ports 443, 784, 853 and
-    8853. If a port answers with Version Negotiation, try DoQ and its drafts by ALPN. Try every other transport at its
-    own port.
+    The method is that of Kosek et al. (IMC 2022): send a QUIC packet of an unknown version to the UDP ports 443, 784,
+    853 and 8853. If a port answers with Version Negotiation, try DoQ and its drafts, selected by ALPN. Try every other
+    transport on its default port.
 
-    TARGETS are addresses or host names, never networks, inside the testbed. The testbed runs CoreDNS, BIND 9, Knot,
-    Unbound and dnsdist, if they are installed. Without TARGETS all of them are probed.
+    TARGETS are addresses or host names of the testbed, never networks. The testbed runs CoreDNS and, as far as they are
+    installed, BIND 9, Knot, Unbound and dnsdist. Without TARGETS, all these servers are probed.
 
     \b
-    crosslayer discover                            every emulated resolver
-    crosslayer discover bind9 10.53.0.200          one of them, and an address without a host
-    crosslayer link 4g -- crosslayer discover      the same on a link, also $CROSSLAYER_SERVER
+    crosslayer discover                            every server of the testbed
+    crosslayer discover bind9 10.53.0.200          one of them, and an address that no host has
+    crosslayer link 4g -- crosslayer discover      every server and $CROSSLAYER_SERVER, on a link
     """
     from crosslayer.discover import run as discovery
 

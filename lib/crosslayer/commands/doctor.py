@@ -11,9 +11,9 @@ import click
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(as_json: bool) -> None:
-    """Print what this machine can do, what is missing, and how to get it.
+    """Print what this machine can do, what is missing, and how to get what is missing.
 
-    Exit status 1: this machine cannot measure. Analysing a dataset needs only the Python packages.
+    Exit status 1: this machine cannot measure. To analyse a dataset, the Python packages are enough.
     """
     from dataclasses import asdict
 

@@ -37,17 +37,18 @@ _SHOWN = 20
 @click.option("--links", type=TEXT, help="Only these links of the campaign, separated by commas.")
 @click.option("--pages", type=TEXT, help="Only these pages of the campaign, separated by commas.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Parallel guests.  [default: one per core]")
-@click.option("--out", type=PATH, help="Write the result to this file, JSON.  [default: build/drift/NAME.json]")
+@click.option("--out", type=PATH, help="JSON file to write.  [default: build/drift/NAME.json, named after FOLDER]")
 def command(
     folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
 ) -> None:
-    """Measure the first rounds of the campaign in FOLDER again, in virtual time, and compare them round by round.
+    """Measure the first rounds of the campaign in FOLDER again in virtual time, and compare new and stored rounds.
 
-    The rounds get their committed seeds. A duration is confirmed if the 95 % interval of the difference is within
-    0.1 ms or 0.3 % of its median, drifted if the interval is beyond, else undecided: then take more rounds.
+    The campaign's seeds are used again. A duration is confirmed if the 95 % interval of its difference lies within
+    0.1 ms or 0.3 % of its median, whichever is larger. It has drifted if the interval of six rounds or more lies wholly
+    outside. Otherwise it is undecided: give more rounds.
 
-    Exit status 1: a duration drifted. Needs `make guest`. A campaign in real time is refused, because its times differ
-    between machines and days.
+    Exit status 1: a duration has drifted. Needs `make guest`. A campaign in real time is refused, because its times
+    differ between machines and days.
 
     \b
     crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute

@@ -16,8 +16,9 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
-    OUT/index.html is written again. It shows the figures and claims that OUT has of this campaign; `crosslayer report`
-    makes both. Needs no namespaces, no browser and no root. The default FOLDER is data/raw/coalescing.
+    Also writes OUT/index.html, which shows the figures, and the claims of this campaign if OUT has them. `crosslayer
+    report` makes figures and claims. Needs no namespaces, no browser and no root. The default FOLDER is
+    data/raw/coalescing.
     """
     from crosslayer.campaign.dataset import Dataset
 

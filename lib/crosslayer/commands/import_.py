@@ -13,10 +13,10 @@ from crosslayer.commands.common import PATH
 @click.argument("source", type=PATH)
 @click.argument("out", type=PATH)
 def command(source: Path, out: Path) -> None:
-    """Convert SOURCE, raw data of one of the papers, to the dataset OUT.
+    """Convert SOURCE, the raw data of a paper, to the dataset OUT.
 
-    SOURCE is the SQLite file of the harness of Sengupta et al. (TNSM 2024), or the folder to which
-    `single.query.response.times.zip` of Kosek et al. (IMC 2022) was extracted. Both are only read.
+    SOURCE is the SQLite file that the measurement program of Sengupta et al. (TNSM 2024) wrote, or the folder to which
+    `single.query.response.times.zip` of Kosek et al. (IMC 2022) was extracted. SOURCE is not changed.
 
     \b
     crosslayer import web-performance.db data/local/theirs

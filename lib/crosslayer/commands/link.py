@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--loss",
     type=TEXT,
     metavar="1%[,3]",
-    help="Share of packets lost in each direction, and the mean length of a burst.",
+    help="Share of packets lost in each direction, and the mean length of a burst in packets.",
 )
 @click.option(
     "--jitter",
@@ -41,14 +41,15 @@ if TYPE_CHECKING:
     "--trace",
     type=TEXT,
     metavar="FILE.down[,FILE.up]|FILE.csv",
-    help="Rates over time: Mahimahi files, or a CSV of rates and RTTs. The trace starts together with COMMAND.",
+    help="Trace of the rate over time: Mahimahi files, or a CSV of rates and RTTs. The trace starts together with "
+    "COMMAND.",
 )
 @click.option(
     "--cross-traffic",
     "cross",
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
-    help="Cross-traffic through the same queue: one TCP flow, or UDP at a rate (Mbit/s).",
+    help="Cross-traffic through the same queue: one bulk TCP flow, or UDP at a fixed rate (paced, in Mbit/s).",
 )
 @click.option(
     "--drop",
@@ -56,41 +57,45 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="udp/443[@2s]",
     help="Packets that the path drops: udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, "
-    "quic-version:NUMBER, ech[:NAME], ipv6. @2s: from 2 s after the start of COMMAND. Repeatable "
-    "(docs/howto/faults.md).",
+    "quic-version:NUMBER, ech[:NAME], ipv6 (docs/howto/faults.md). With @2s, the drops begin 2 s after the start of "
+    "COMMAND. Repeatable.",
 )
 @click.option(
     "--reject",
     type=TEXT,
     multiple=True,
     metavar="udp/443[@2s]",
-    help="As --drop, but the path answers: ICMP port unreachable (UDP), a reset (TCP), no route (ipv6).",
+    help="As --drop, but the path answers with ICMP port unreachable (UDP), a reset (TCP) or ICMPv6 no route (ipv6).",
 )
 @click.option(
     "--resolver-like",
     "like",
     type=TEXT,
     metavar="DATASET:RESOLVER[@VANTAGE]",
-    help="COMMAND's resolver is one at its own distance, with the times of this resolver in a dataset of `crosslayer "
-    "compare` (docs/howto/internet.md).",
+    help="Emulate COMMAND's resolver with the path RTT and response times of RESOLVER in DATASET, a folder that "
+    "`crosslayer compare` wrote (docs/howto/internet.md).",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Draws times of --resolver-like."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of the random times of --resolver-like.",
 )
 @CLOCK
 @click.option(
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time; /tmp is in memory then, everything else read-only.",
+    help="A folder that COMMAND may write to in virtual time, where /tmp is in memory and all else is read-only.",
 )
 @click.option(
     "--capture",
     type=PATH,
-    help="Write COMMAND's packets and their keys to this .pcapng file; `crosslayer show FILE` draws them.",
+    help="Write COMMAND's packets and TLS keys to this .pcapng file; `crosslayer show FILE` draws the packets.",
 )
 @BACKEND
-@click.option("--no-server", is_flag=True, help="Start no DNS and web server, only the link.")
+@click.option("--no-server", is_flag=True, help="Start only the link, without a DNS and web server.")
 @click.option("--retry", is_flag=True, help="Make the server validate addresses with QUIC Retry (one more round-trip).")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
@@ -113,14 +118,16 @@ def command(
     retry: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND as a client on the link PROFILE, with the server at the far end.
+    """Run COMMAND as a client on the link PROFILE, with crosslayer's DNS and web server at the far end.
 
-    COMMAND runs in the client's namespace. Two environment variables are set: CROSSLAYER_SERVER is the server's
-    address, which is also the resolver in /etc/resolv.conf. CROSSLAYER_CA is the CA certificate of this run.
-    With --resolver-like, CROSSLAYER_RESOLVER is the address of the resolver. `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and
-    `$CROSSLAYER_RESOLVER` in COMMAND's arguments are replaced. The exit status is COMMAND's.
+    COMMAND runs in the client's namespace. The environment variable CROSSLAYER_SERVER is the server's address;
+    CROSSLAYER_CA is the path of the CA certificate of this run. /etc/resolv.conf names the server as the resolver.
+    With --resolver-like, this file names the emulated resolver, and CROSSLAYER_RESOLVER is this resolver's address.
+    In COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced. The exit
+    status is COMMAND's.
 
-    `crosslayer measure --help` lists the links.
+    `crosslayer measure --help` lists the links. In the last example, `compare` is the folder of a dataset that
+    `crosslayer compare` wrote, and `quad9` is a resolver in it.
 
     \b
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'

@@ -56,7 +56,7 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="smoke takes about a minute, quick a quarter of an hour; paper has the sample size of the paper.",
+    help="smoke (about a minute), quick (a quarter of an hour) or paper (as many rounds as in the paper).",
 )
 @click.option(
     "--plan",
@@ -64,11 +64,11 @@ class _Measure(click.Command):
     type=PATH,
     help="Plan file (docs/reference/plan.md), instead of --study and --size.",
 )
-@click.option("--links", type=TEXT, help="Links, separated by commas. FILE.toml stands for all links of your own file.")
+@click.option("--links", type=TEXT, help="Links, separated by commas. FILE.toml stands for all links in this file.")
 @click.option(
     "--pages",
     type=TEXT,
-    help="Pages, separated by commas. Also a folder that `crosslayer page` made, or a folder of such folders.",
+    help="Pages, separated by commas: names, folders that `crosslayer page` made, or folders of such folders.",
 )
 @click.option("--rounds", type=int, help="Rounds of each cell (link and page).")
 @click.option("--seed", type=int, help="Seed of the random orders.")
@@ -81,13 +81,14 @@ class _Measure(click.Command):
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
-    help="In virtual time, computing takes no time, so results do not depend on the machine. Needs `make guest`."
-    "  [default: the plan's, else wall]",
+    help="Real time (wall) or virtual time, in which computing takes no time, so results do not depend on the machine. "
+    "virtual needs `make guest`.  [default: the plan's, else wall]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Parallel guests in virtual time; with --cluster, number of workers.  [default: one per core]",
+    help="Number of guests in parallel, in virtual time. With --cluster: testbeds on this machine (local), testbeds on "
+    "each machine (ssh), or SLURM jobs (slurm).  [default: one per core; ssh and slurm: one]",
 )
 @click.option(
     "--scheduler",
@@ -104,7 +105,7 @@ class _Measure(click.Command):
 @click.option(
     "--hosts",
     type=TEXT,
-    help="For --cluster ssh: machines, separated by commas. The first one also runs the scheduler.",
+    help="For --cluster ssh: machines, separated by commas. The first machine also runs the scheduler.",
 )
 @click.option(
     "--batch",
@@ -115,25 +116,25 @@ class _Measure(click.Command):
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Record the loads of the first round in OUT/captures: pcap with the keys that decrypt it, qlog of both ends,"
-    " netlog of Chromium. `crosslayer show OUT` lists them.",
+    help="Capture the loads of the first round: packets with their keys (pcap), qlog of both ends, netlog of Chromium. "
+    "The files are in OUT/captures; `crosslayer show OUT` lists the loads.",
 )
 @click.option(
     "--capture-rounds",
     type=click.IntRange(min=1),
-    help="Number of rounds per cell that --capture records.  [default: 1]",
+    help="Number of rounds per cell that --capture captures.  [default: 1]",
 )
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="Also use workers with other commits or versions; campaign.json records them.",
+    help="Also use workers with another commit or other versions; campaign.json records the differences.",
 )
 @click.option(
     "--server",
     type=TEXT,
     metavar="ADDRESS|LIST",
-    help="For --study authoritative: a server of yours in place of the emulated one, over the network as it is. An "
-    "address stands for all transports; LIST is as for `crosslayer compare`.",
+    help="For --study authoritative: query a server of yours over the real network, not the emulated one. With "
+    "ADDRESS, all transports are tested; LIST is as for `crosslayer compare`.",
 )
 @click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
 @click.option(
@@ -156,7 +157,12 @@ class _Measure(click.Command):
     help="For --server and --sites: PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]",
 )
 @click.option("--dry-run", is_flag=True, help="For --server and --sites: print what would be sent, and send nothing.")
-@click.option("--i-may-send-this", "consents", is_flag=True, help="For --server and --sites: consent, for scripts.")
+@click.option(
+    "--i-may-send-this",
+    "consents",
+    is_flag=True,
+    help="For --server, --sites: consent to what is printed, for scripts.",
+)
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")
 def command(
@@ -189,11 +195,11 @@ def command(
 ) -> None:
     """Measure a campaign on this machine or a cluster, or resume one that was interrupted.
 
-    Each finished round is stored in OUT/campaign.sqlite. Stop the command in any way; the same command resumes. The
-    last line of output is the dataset's folder.
+    Each finished round is stored in OUT/campaign.sqlite. Stop the command in any way; to resume the campaign, repeat
+    the command. The last line of output is the dataset's folder.
 
     \b
-    crosslayer measure --size smoke                       a small campaign of the first study
+    crosslayer measure --size smoke                       a small campaign of the default study
     crosslayer measure --study loss --links 4g,4g-loss-2 --pages wikipedia.org --rounds 20
     crosslayer report data/local/loss-quick               its figures and claims
     """

@@ -23,7 +23,7 @@ _CANNOT_MEASURE = 3
 
 @click.group("page")
 def command() -> None:
-    """Make a page to measure from your own recording, and compare a load of it with the recording.
+    """Make a web page to measure from your own recording, and compare a load of this page with the recording.
 
     \b
     crosslayer page from-har site.har --out pages/mine
@@ -34,18 +34,18 @@ def command() -> None:
 
 
 _OUT = click.option(
-    "--out", required=True, type=PATH, help="New folder for the page; its name becomes the name of the page."
+    "--out", required=True, type=PATH, help="New folder for the page. The folder's name becomes the page's name."
 )
 _SYNTHESISE = click.option(
     "--synthesise",
     is_flag=True,
-    help="Synthesise documents, style sheets and scripts, also where the recording has them.",
+    help="Generate documents, style sheets and scripts, even if the recording has them.",
 )
 _CHECK = click.option(
     "--check/--no-check",
     "checked",
     default=True,
-    help="Load the page as `page check` does; keep it only if it passes.  [default: --check]",
+    help="Load the page as `page check` does, and keep it only if the check passes.  [default: --check]",
 )
 
 
@@ -54,13 +54,13 @@ _CHECK = click.option(
 @_OUT
 @_SYNTHESISE
 @_CHECK
-@click.option("--page", default=1, show_default=True, help="Number of the page in the recording, by start.")
+@click.option("--page", default=1, show_default=True, help="Number of the page in the recording, in order of start.")
 def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -> None:
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
-    The page requests the same resources from the same hosts, with the same order of discovery and the same bytes.
-    Bodies come from the HAR; a missing body is synthesised with the same type and weight. Cookies, credentials and
-    values in URLs are removed. The command reports what else it leaves out, and which studies can use the page.
+    The page requests the same resources from the same hosts, in the same order of discovery and with the same sizes.
+    Bodies come from the HAR; a missing body is generated with the same type and size. Cookies, credentials and
+    values in URLs are removed. The command reports what else it omits, and which studies can use the page.
 
     In Chromium: developer tools, Network, "Export HAR". Record with an empty cache.
     """
@@ -77,7 +77,7 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
     """Make a page from WARC, a web archive of one page.
 
-    As from-har, but an archive has no times, so `page check` compares only requests and bytes. This command makes one:
+    As from-har, but an archive has no times, so `page check` compares only requests and bytes. To make an archive:
     `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`
     """
     from crosslayer import pages
@@ -92,7 +92,7 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
 @_CHECK
 @click.option("--host", default="", metavar="NAME", help="Host of the page, if the document does not name it.")
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
-    """Make a page from SAVED, a folder in which a browser saved one with all its files.
+    """Make a page from SAVED, a folder in which a browser saved a page with all its files.
 
     As from-har, but with one host and without compression, because a folder does not record what was transferred. Save
     the document into the folder as well.

@@ -13,19 +13,19 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 @DATASET
 @FIGURES
 @COMPARE
-@click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
+@click.option("--pdf", is_flag=True, help="Also print the report to OUT/report.pdf (A4) with crosslayer's Chromium.")
 def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> None:
-    """Make the report of the dataset in FOLDER: its figures, its claims, and web pages that show them.
+    """Make the report of the dataset in FOLDER: its figures, its claims, and HTML files that show them.
 
-    OUT/index.html opens with the answer. It links to a page for each study and to the claims. No page needs a network.
+    OUT/index.html begins with the answer and links to the studies and claims. The HTML files need no network.
     OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. If the dataset is compared
-    with another one, the pages also show the other verdicts and how many differ. If one was measured in real time and
-    one in virtual time, they show how much time computing adds.
+    with another dataset, the report also shows the verdicts of the other dataset and how many verdicts differ. If one
+    dataset was measured in real time and the other in virtual time, the report shows how much time computing adds.
 
     Needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 
     \b
-    crosslayer report                                  the committed campaign, into build/figures/
+    crosslayer report                                   a committed campaign (data/raw/coalescing), into build/figures/
     crosslayer report data/local/mine --out mine --pdf  your own campaign, also as PDF
     """
     from crosslayer.campaign.dataset import Dataset

@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 def command(
     names: tuple[str, ...], link: str, rounds: int, out: Path, as_json: bool, clock: Clock, backend: str
 ) -> None:
-    """Test DNS servers of several vendors: transports, resumption, early data, padding, amplification, RFC 9250.
+    """Test DNS servers of several vendors: transports, resumption, early data, padding, amplification limit, RFC 9250.
 
-    SERVERS are any of coalesce (ours), coredns (the same program with CoreDNS's own listeners), dnsproxy, knot (Knot
-    DNS), knot-resolver, unbound, dnsdist and bind9; the default is all. Each runs at the far end of one link, with its
-    default settings and one name to answer. For a missing server the row says how to install it. Takes about five
-    minutes.
+    SERVERS are any of: coalesce (crosslayer's server), coredns (the same program with CoreDNS's own listeners),
+    dnsproxy, knot (Knot DNS), knot-resolver, unbound, dnsdist, bind9. The default is all. All run at the far end of
+    one link, with their default settings and one name to answer. If a server is not installed, its row of the table
+    says how to install the server. All servers together take about five minutes.
 
     \b
     crosslayer servers                             all of them, on 4g
     crosslayer servers dnsproxy coalesce --link fiber --rounds 20
     crosslayer servers --clock virtual             times that do not depend on this machine
 
-    The command prints the table and writes servers.csv, servers.parquet, servers.html, and servers.json (in the format
-    of quic-interop-runner) to the folder of --out.
+    The command prints a table and writes four files to the folder of --out: servers.csv, servers.parquet, servers.html,
+    and servers.json (in the format of quic-interop-runner).
     """
     from crosslayer.discover import servers
     from crosslayer.links import choose, load_profiles

@@ -7,9 +7,9 @@ import click
 
 @click.command("setup")
 def command() -> None:
-    """Build the server, the stub and the guest programs from the sources in the wheel, for this user.
+    """Build crosslayer's Go programs (server, stub, guest programs) from the sources in the wheel, for this user.
 
-    Needs Go, and network access for its modules. Takes one to five minutes. In a checkout use `make setup`.
+    Needs Go, and network access to download Go modules. Takes one to five minutes. In a checkout, use `make setup`.
     """
     from crosslayer import programs
 

@@ -14,13 +14,13 @@ from crosslayer.errors import CrosslayerError
 
 @click.command("show")
 @click.argument("load", type=PATH)
-@click.option("--out", type=PATH, help="HTML file to write.  [default: LOAD with the suffix .html]")
+@click.option("--out", type=PATH, help="HTML file to write.  [default: LOAD with .html in place of .pcapng]")
 def command(load: Path, out: Path | None) -> None:
-    """Draw one captured LOAD as a waterfall: lookup, connection, requests, the server's side, every packet.
+    """Draw one captured LOAD as a waterfall: lookup, connection, requests, events at the server, every packet.
 
-    LOAD is a .pcapng file. For a folder, e.g. a dataset, the command lists its captured loads instead, the slowest of
-    each link and page first. The page is one file that needs no network; on a desktop it is opened. Wireshark and
-    tshark decrypt the same LOAD, which contains the keys.
+    LOAD is a .pcapng file. If LOAD is a folder, e.g. a dataset, the command lists the captured loads in it, for
+    each link and page the slowest first. The waterfall is one HTML file that needs no network; on a desktop, the
+    command opens it in the browser. The .pcapng file contains the keys, so Wireshark and tshark can decrypt it.
 
     \b
     crosslayer measure --study one-connection --size smoke --capture pcap --out data/local/mine

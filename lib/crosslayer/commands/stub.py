@@ -35,10 +35,10 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
-    help="What a new connection may use of an earlier one.  [default: ticket; none over udp and tcp]",
+    help="What a new connection may reuse from an earlier one.  [default: ticket; none over udp and tcp]",
 )
 @click.option(
-    "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until a query fails (SERVFAIL)."
+    "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until an unanswered query gets SERVFAIL."
 )
 @click.option(
     "--idle-timeout", type=_SECONDS, default=30.0, show_default=True, help="Seconds until an idle connection is closed."
@@ -48,26 +48,28 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=_SECONDS,
     default=1.0,
     show_default=True,
-    help="Seconds until a query over UDP is repeated; doubles each time.",
+    help="Seconds until a query over UDP is repeated; the wait doubles with each repetition.",
 )
 @click.option(
     "--rested-after",
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="Idle seconds after which a connection is tested by the next query: without an answer within a probe timeout, "
-    "the stub also sends the query on a new connection. 0: never.",
+    help="Idle seconds after which the stub suspects that a connection is lost. If the next query then gets no answer "
+    "within a probe timeout, the stub also sends it on a new connection. 0: it never does.",
 )
-@click.option("--metrics", type=PATH, help="File to append the metrics to, instead of standard output.")
-@click.option("--control", type=PATH, help="Unix socket that accepts commands (JSON lines).")
-@click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to packets to the upstream, for scripts.")
+@click.option("--metrics", type=PATH, help="File to append the JSON lines to, instead of standard output.")
+@click.option("--control", type=PATH, help="Control socket: Unix socket that accepts commands (JSON lines).")
+@click.option(
+    "--i-may-send-this", "consents", is_flag=True, help="Consent to sending packets to the upstream, for scripts."
+)
 @click.option(
     "--clock",
     type=click.Choice(["wall"]),
     default="wall",
     hidden=True,
     expose_value=False,
-    help="For virtual time: crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
+    help="For virtual time, run crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -85,18 +87,19 @@ def command(
     consents: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Forward DNS queries from a local address to one upstream over any transport, and print the duration of each.
+    """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
-    The stub keeps one connection; queries wait while it is set up. After a reset the next query resumes with the ticket
-    and token of the last connection, with early data if --resumption allows it. The stub caches nothing. It prints one
-    JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
+    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions (see below), the
+    next connection uses the ticket and token of the previous one, and early data if --resumption allows it. The stub
+    caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed,
+    early_data, rcode, error and more.
 
-    Without `crosslayer link` or `crosslayer box`, HOST is an IP address. The stub sends nothing to another machine
-    before you consent.
+    Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
+    nothing to another machine.
 
-    With a COMMAND the stub runs as long as COMMAND and has its exit status. Otherwise it runs until it is stopped.
-    Commands of the control socket are {"command": "..."}: ready, reset-sessions (keeps tickets), forget (also drops
-    tickets), stats.
+    With a COMMAND, the stub runs as long as COMMAND and exits with its status. Otherwise, it runs until it is stopped.
+    The control socket accepts {"command": NAME}. NAME is one of: ready, reset-sessions (closes the connection and
+    keeps tickets), forget (also drops tickets), stats.
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353

@@ -11,7 +11,7 @@ import click
 def command() -> None:
     """List the studies: question or paper, links and pages (of size quick), browsers, and rounds of each size.
 
-    docs/reference/studies.md also has the transports and the committed campaigns of each study.
+    docs/reference/studies.md also lists the transports and the committed campaigns of each study.
 
     \b
     crosslayer studies

@@ -32,9 +32,6 @@ ADDRESS = "10.53.1.1"
 
 _OUTSIDE = "For hosts outside see --allow-external in `crosslayer discover -h`."
 
-Socket = tuple[str, int]
-"""`tcp` or `udp`, and a port."""
-
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
@@ -43,7 +40,7 @@ class Implementation:
     name: str
     resource: str
     """Its program, a key of `resources.RESOURCES`."""
-    listens: frozenset[Socket]
+    listens: frozenset[namespaces.Socket]
     """Sockets that are open when it is ready."""
     configure: Callable[[Path, Certificates, Path], list[str]]
     """Writes its configuration into a folder, with certificates and a zone file; returns its arguments."""
@@ -176,32 +173,7 @@ class _Emulated(Process):
 
     def listens(self) -> bool:
         """Whether all its ports are open."""
-        return self.kind.listens <= listening(self._namespace)
-
-
-def listening(namespace: str) -> set[Socket]:
-    """Sockets of a namespace that wait for clients."""
-    with namespaces.namespace(namespace):
-        tables = {
-            protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]
-            for protocol in ("tcp", "udp")
-        }
-        return {
-            (protocol, port)
-            for protocol, paths in tables.items()
-            for path in paths
-            if path.exists()
-            for port in bound_ports(path.read_text(encoding="ascii"))
-        }
-
-
-_TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
-
-
-def bound_ports(table: str) -> set[int]:
-    """Local ports of the sockets that wait for clients, from the text of /proc/net/tcp, udp, tcp6 or udp6 (proc(5))."""
-    rows = (line.split() for line in table.splitlines()[1:])
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}
+        return self.kind.listens <= namespaces.listening(self._namespace)
 
 
 def _version(resource: str, argument: str) -> tuple[int, ...]:
@@ -367,7 +339,9 @@ _TLS = frozenset({("tcp", 853), ("tcp", 443)})
 _QUIC = frozenset({("udp", 853), ("udp", 443)})
 
 
-def _own_server(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Implementation:
+def _own_server(
+    name: str, server_block: str, listens: frozenset[namespaces.Socket], **properties: str
+) -> Implementation:
     configure = partial(_configure_coalesce, server_block=server_block, properties=properties)
     return Implementation(name, "server", listens, configure, version_argument="-version")
 

@@ -27,7 +27,8 @@ from crosslayer.discover import (
 )
 from crosslayer.discover.pace import Pace
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
-from crosslayer.testbed import Testbed, namespaces, network, outside, stop_list
+from crosslayer.testbed import namespaces, network, outside, stop_list
+from crosslayer.testbed.testbed import Testbed
 
 Say = Callable[[str], None]
 

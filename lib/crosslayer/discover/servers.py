@@ -17,7 +17,7 @@ from crosslayer.discover.behaviour import CHECKS, ExaminedServer, ServerFinding,
 from crosslayer.discover.run import Say, in_testbed
 from crosslayer.dns import DEFAULT_PORTS, ClientSettings, Protocol, Question
 from crosslayer.links import Profile
-from crosslayer.testbed import Testbed
+from crosslayer.testbed.testbed import Testbed
 
 SERVERS = ("coalesce", "coredns", "dnsproxy", "knot", "knot-resolver", "unbound", "dnsdist", "bind9")
 """The compared servers, crosslayer's first: names of `emulated.IMPLEMENTATIONS`."""

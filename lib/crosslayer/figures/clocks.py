@@ -331,10 +331,10 @@ def figures(study: str) -> tuple[Figure, ...]:
             name=f"{study}-both-clocks",
             title=f"Time of network and of computation: {study}",
             notebook=NOTEBOOK,
-            caption="Median of each condition in virtual time, in which computation takes no time, and the additional "
-            "time in real time, which is computation.",
-            note="Full: virtual time. Pale: real minus virtual time; lines: its 95 % intervals, rounds of both "
-            "campaigns resampled separately.",
+            caption="Median of each condition in virtual time, in which computing takes no time, and the time that "
+            "computing adds in real time.",
+            note="Full: virtual time. Pale: real minus virtual time. Lines: 95 % intervals of this difference; the "
+            "rounds of each campaign are resampled separately.",
             data=both_clocks_data,
             chart=both_clocks,
             table=both_clocks_table,
@@ -344,10 +344,10 @@ def figures(study: str) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions within a round, in real and in virtual time. They are equal if "
-            "computation does not contribute.",
+            caption="Difference between two conditions within a round, in real and in virtual time. If computing does "
+            "not contribute, both are equal.",
             note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the interval of "
-            "real minus virtual time is more than 0.1 ms (the resolution of a browser's clock) away from 0.",
+            "real minus virtual time lies more than 0.1 ms (the resolution of a browser's clock) from 0.",
             data=differences_data,
             chart=differences,
             table=differences_table,

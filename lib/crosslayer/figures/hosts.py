@@ -52,8 +52,8 @@ HOSTS = Figure(
     name="hosts",
     title="The hosts of this campaign",
     notebook="cluster",
-    caption="PLT of each host minus that of all hosts in the same condition, and the A/A self-check of each host: "
-    "loads repeated in the same round, in percent of their median.",
+    caption="PLT of each host minus that of all hosts in the same condition. A/A self-check of each host: a load "
+    "minus its repetition in the same round, in percent of their median.",
     note="Dots: medians; bars: 95 % intervals, rounds resampled.",
     data=data,
     chart=chart,

@@ -118,8 +118,8 @@ SELF_CHECK = partial(
     caption="Differences of the PLT within a round. A/A: a load minus its repetition. Negative control: a load whose "
     "ticket the server refuses, minus the H3 1-RTT load. Both loads of a pair make the same handshake, so any "
     "difference is an error of the procedure.",
-    note="Ticks: rounds. Orange: median and 90 % interval. Loads are equal if the interval lies within the grey band, "
-    "-3 % to +3 % (two one-sided tests at 5 %).",
+    note="Each tick is one round. Orange: median and 90 % interval. Loads are equal if the interval lies within the "
+    "grey band, -3 % to +3 % (two one-sided tests at 5 %).",
     data=self_check_data,
     chart=self_check,
     table=self_check_table,

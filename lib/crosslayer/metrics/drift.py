@@ -30,7 +30,7 @@ class Drift(StrEnum):
     CONFIRMED = "confirmed"
     """The whole interval of the difference lies within the limit."""
     DRIFTED = "drifted"
-    """The whole interval lies outside, on one side."""
+    """The whole interval of at least `MIN_ROUNDS` rounds lies outside, on one side."""
     UNDECIDED = "undecided"
     """Neither is shown; more rounds would decide."""
 
@@ -66,7 +66,10 @@ def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> 
         parts = [pl.col(name).cast(pl.String) for name in conditions]
         label = pl.concat_str(parts, separator=" ", ignore_nulls=True) if parts else pl.lit("")
         return (
-            rows.with_columns(pl.col(*_SAME).cast(pl.String), condition=label.str.strip_chars())
+            rows.with_columns(
+                pl.col(*_SAME).cast(pl.String).fill_null(""),  # rows of no page
+                condition=label.str.strip_chars(),
+            )
             .group_by(index)
             .agg(pl.col(*measures).median())
             .unpivot(measures, index=index, variable_name="measure", value_name="value")
@@ -93,7 +96,7 @@ def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> 
     outside = (pl.col("low_ms") > pl.col("limit_ms") + _ROUNDING_MS) | (
         pl.col("high_ms") < -pl.col("limit_ms") - _ROUNDING_MS
     )
-    verdict = pl.when(inside).then(pl.lit(Drift.CONFIRMED.value)).when(outside).then(pl.lit(Drift.DRIFTED.value))
+    verdict = pl.when(inside).then(pl.lit(Drift.CONFIRMED.value)).when(outside & ~few).then(pl.lit(Drift.DRIFTED.value))
     return (
         medians(both.lazy(), "difference", keys)
         .join(spread, on=keys, maintain_order="left")

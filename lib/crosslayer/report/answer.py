@@ -78,7 +78,7 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
         rounds = str(most) if fewest == most else f"{fewest} to {most}"
         clock = _CLOCKS[self.clock].removeprefix("in ")
         campaigns = f"{self.campaigns} campaigns, " if self.campaigns > 1 else ""
-        return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, {self.revision[:7]})"
+        return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, revision {self.revision[:7]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +266,8 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
-        "A visit opens a new resolver connection; its time is a DNS exchange and a page load. Percentages: medians of "
-        "all rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
+        "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
+        "over links and pages. In virtual time, computing takes no time. "
         f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
@@ -282,9 +282,8 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
                 most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
         widths = [f"±{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
         if widths:
-            suffix = "" if clock == "virtual" else f" {name}"
-            by_clock.append(" and ".join(widths) + suffix)
-    return f" A further campaign lies within {', '.join(by_clock)} (95\N{NO-BREAK SPACE}%)." if by_clock else ""
+            by_clock.append(f"{' and '.join(widths)} {name}")
+    return f" A further campaign is expected within {', '.join(by_clock)} (95\N{NO-BREAK SPACE}%)." if by_clock else ""
 
 
 _DIFFERENCES = {"%": "points", "RTT": "RTT"}
@@ -336,7 +335,7 @@ def as_markdown(whole: Whole) -> str:
     """The answer as it stands in the README."""
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
-    headlines = ["The paper's headlines:", "", *rows] if rows else []
+    headlines = ["The paper's headlines (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
     table = [f"| {' | '.join(row)} |" for row in whole.increases]
     table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]
     texts = ["\n".join(points), "\n".join(table), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]

@@ -117,9 +117,10 @@ FIGURE = Figure(
     name="compare",
     title="Resolvers from here",
     notebook=STUDY,
-    caption="First query on a new connection, and next query on the same connection, for a name in the cache.",
-    note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled. Of more than 30 resolvers the "
-    "fastest.",
+    caption="Times of the first query on a new connection and of the next query on the same connection, for a name in "
+    "the cache.",
+    note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled. With more than 30 resolvers, only "
+    "the fastest are drawn.",
     data=figure_rows,
     chart=_chart,
     table=lambda frame: frame.select(

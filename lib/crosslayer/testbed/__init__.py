@@ -4,10 +4,3 @@
 
 Nothing here measures a protocol. Only this package changes namespaces, qdiscs and server processes.
 """
-
-from crosslayer.testbed.check import LinkCheck
-from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.link_delay import ExtraDelay
-from crosslayer.testbed.testbed import Testbed
-
-__all__ = ["ExtraDelay", "LinkCheck", "Testbed", "TestbedError"]

@@ -38,6 +38,10 @@ _PACKAGES = {
 _FILES = 1024
 """Open files of a process: Chromium and the server hold some hundred."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
+Socket = tuple[str, int]
+"""`tcp` or `udp`, and a port."""
+
+_TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 4096
@@ -206,3 +210,25 @@ def namespace(name: str) -> Iterator[None]:
 def command_in(name: str, arguments: list[str]) -> list[str]:
     """Command line that runs `arguments` in the named network namespace."""
     return [tool("nsenter"), f"--net=/run/netns/{name}", "--", *arguments]
+
+
+def listening(name: str) -> set[Socket]:
+    """Sockets of a namespace that wait for clients."""
+    with namespace(name):
+        tables = {
+            protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]
+            for protocol in ("tcp", "udp")
+        }
+        return {
+            (protocol, port)
+            for protocol, paths in tables.items()
+            for path in paths
+            if path.exists()
+            for port in bound_ports(path.read_text(encoding="ascii"))
+        }
+
+
+def bound_ports(table: str) -> set[int]:
+    """Local ports of the sockets that wait for clients, from the text of /proc/net/tcp, udp, tcp6 or udp6 (proc(5))."""
+    rows = (line.split() for line in table.splitlines()[1:])
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}

@@ -56,10 +56,9 @@ FIGURES = (
         name="token-worth",
         title="A returning visit with early data, with and without an address-validation token",
         notebook="question_token",
-        caption="Time from the start of the navigation until the document is complete, in multiples of the "
-        "link's RTT: full handshake, early data with the address-validation token, and early data "
-        "without it.",
-        note="Bars: 95 % intervals. The server log confirms that a load had the token, or none.",
+        caption="Time from the start of the navigation until the document is complete, in multiples of the link's "
+        "RTT. Three loads: full handshake, early data with the address-validation token, and early data without it.",
+        note="Bars: 95 % intervals. The server log confirms which loads had the token.",
         verdict=token_verdict,
     ),
 )

@@ -295,8 +295,8 @@ FIGURES = (
         title="Is a response one round-trip and processing?",
         notebook="authoritative",
         caption="Mean response time on kept connections, minus the link's RTT, minus the mean of the same transport "
-        "without a link. It is the part that neither the round-trip nor processing explains.",
-        note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
+        "without a link. What remains is explained neither by the round-trip nor by processing.",
+        note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance (2 % of the RTT, at least 0.5 ms).",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
         table=(
@@ -321,7 +321,7 @@ FIGURES = (
         notebook="authoritative",
         caption="Mean response time on kept connections between the two proxies, without BIND's own time and minus "
         "the nominal RTT of the link, as in the paper. The paper subtracts typical RTTs of its paths. Where the real "
-        "RTT was shorter, its mean is too low.",
+        "RTT was shorter, the published mean is too low.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
@@ -333,8 +333,8 @@ FIGURES = (
         title="Variance of the response on long-lived connections",
         paper_figure="Table 2",
         notebook="authoritative",
-        caption="Variance of the response time on kept connections between the two proxies. In our data the machine "
-        "causes the variance; in the paper the Internet adds to it.",
+        caption="Variance of the response time on kept connections between the two proxies. In our data, the machine "
+        "causes the variance; in the paper, the Internet adds to it.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
         data=partial(with_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
@@ -369,8 +369,8 @@ FIGURES = (
         name="jitter-and-loss",
         title="Jitter and loss on the path to US East",
         notebook="authoritative",
-        caption="Response time on kept connections minus the link's RTT, on the US link. Three paths: without changes, "
-        "with a jitter of 2 ms (standard deviation, each direction), and with 1 % loss in each direction.",
+        caption="Response time on kept connections minus the link's RTT, on the US link. Three paths: unchanged, with "
+        "a jitter of 2 ms (standard deviation, each direction), and with 1 % loss in each direction.",
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),

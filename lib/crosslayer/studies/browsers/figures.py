@@ -166,9 +166,9 @@ FIGURES = (
         name="browsers-visits",
         title="PLT saved by DoQ and early data in each browser",
         notebook="question_browsers",
-        caption="Increase of a visit's time over the baseline in the same browser, DoUDP with a full handshake. A "
-        "visit is the sum of a lookup and a page load of one round. Three visits: a first one with DoQ, and two "
-        "returning ones with H3 0-RTT, with DoUDP and with DoQ and early data.",
+        caption="Time of a visit minus the time of the baseline, DoUDP with a full handshake in the same browser. A "
+        "visit is the sum of a lookup and a page load in one round. First visit: DoQ. Returning visits, both with H3 "
+        "0-RTT: DoUDP, and DoQ with early data.",
         note="Marks: differences of medians, percent; bars: 95 % intervals. Whole rounds are resampled, so both "
         "medians stay paired.",
         data=visits_data,

@@ -102,11 +102,10 @@ def _bound(row: Mapping[str, Any]) -> str:
 
 def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float) -> str:
     """The verdict on a reduction, which the paper's own figure may contradict."""
-    ours = f"here at most {100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
+    ours = f"at most {100 * row['ours']:.0f}\N{NO-BREAK SPACE}% in our campaigns"
     if published_percent < 100 * fraction - 5:
-        return (
-            f"does not follow from the paper's own Fig. 8 (at most {published_percent:.0f}\N{NO-BREAK SPACE}%); {ours}"
-        )
+        shown = f"at most {published_percent:.0f}\N{NO-BREAK SPACE}%"
+        return f"does not follow from the paper's Fig. 8, which shows {shown}; {ours}"
     held = {
         Verdict.REPRODUCED: "holds",
         Verdict.INCONCLUSIVE: "undecided",

@@ -48,8 +48,8 @@ from crosslayer.vocabulary import Protocol
 
 BASELINE = combination("DoUDP", FULL)
 _SUM = (
-    "As in the paper, a combination is the sum of a DNS exchange and a page load. Both belong to one round and are "
-    "measured one after the other. The browser does not resolve names itself."
+    "As in the paper, the PLT of a combination is the time of a DNS exchange plus the time of a page load. Exchange "
+    "and load are measured one after the other in the same round. The browser does not resolve names itself."
 )
 _NOTHING = "no rounds with both an exchange and a load"
 
@@ -398,10 +398,10 @@ FIGURES = (
     _figure(
         name="factorial",
         title="All combinations of DNS and HTTP/3 states",
-        caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the "
-        "link's RTT. DNS: full handshake, resumed session or early data. Page: full handshake, or "
-        "early data with or without the address-validation token.",
-        note=f"Numbers: medians of all links together; small: 95 % intervals. {_SUM}",
+        caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the link's "
+        "RTT. DNS: full handshake, resumed session or early data. Page: full handshake, or early data with or without "
+        "the address-validation token.",
+        note=f"Numbers: medians over all links; in small print: 95 % intervals. {_SUM}",
         data=factorial_data,
         chart=factorial,
         table=("page", "exchange", "load", "n", "median", "low", "high"),
@@ -410,8 +410,8 @@ FIGURES = (
     _figure(
         name="as-compared",
         title="The combinations of the paper, and a control",
-        caption="Increase of the PLT over DoUDP + H3 1-RTT, the baseline of the paper. In the paper only the "
-        "encrypted side has a ticket of the web server. The last series is a control: plain DNS with the same ticket.",
+        caption="PLT of each combination minus the PLT of the paper's baseline, DoUDP + H3 1-RTT. In the paper, only "
+        "visits with encrypted DNS have a web ticket. The last series is a control: plain DNS with a web ticket.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
@@ -421,10 +421,11 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: only the side with "
-        "DoQ has a ticket for the web server, as in the paper. Other rows: neither side has a ticket, both have one, "
-        "or both have a ticket and a token.",
-        note=f"{_NOTE} In the first row exchange and page load differ, in all other rows only the exchange.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: as in the paper, "
+        "only the side with DoQ has a web ticket. Other rows: both sides have no web ticket, a web ticket, or a web "
+        "ticket and a token.",
+        note=f"{_NOTE} In the first row, the two sides differ in exchange and page load, in all other rows only in the "
+        "exchange.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,
@@ -433,10 +434,10 @@ FIGURES = (
     _figure(
         name="visits",
         title="First visit and returning visit",
-        caption="Increase of the PLT over that of plain DNS in the same state. First visit: full handshakes with "
-        "resolver and web server. Returning visit: early data and token with the web server; with the resolver early "
-        "data (DoQ, DoH3) or a resumed session (DoT, DoH).",
-        note=f"{_NOTE} For each page all emulated links are pooled.",
+        caption="PLT minus the PLT of the same kind of visit with plain DNS. First visit: full handshakes with "
+        "resolver and web server. Returning visit: with the web server, early data and token; with the resolver, "
+        "early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
+        note=f"{_NOTE} For each page, all emulated links are pooled.",
         data=visits_data,
         chart=visits,
         table=("visit", "source", "page", "link", "series", "n", "median", "low", "high"),
@@ -445,10 +446,10 @@ FIGURES = (
     _figure(
         name="implementations",
         title="A DoQ exchange with two implementations and two key shares",
-        caption="Time of a DoQ exchange with a full handshake by two clients. aioquic (Python, key share P-256) makes "
-        "the other exchanges of this study. quic-go (Go) uses the browser's key share X25519MLKEM768, which needs two "
-        "Initials. Each is minus the time of quic-go with X25519 in the same round.",
-        note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time computation takes "
+        caption="Time of a DoQ exchange with a full handshake in two clients, minus the time in quic-go with X25519 in "
+        "the same round. First client: aioquic (Python, key share P-256), which makes the other exchanges of this "
+        "study. Second: quic-go (Go) with the browser's key share X25519MLKEM768, which needs two Initials.",
+        note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time, computing takes "
         "no time, so only packets and timers differ.",
         data=implementations_data,
         chart=implementations,

@@ -61,9 +61,9 @@ FIGURES = (
         name="composition",
         title="Exchange plus load, minus a load that resolves by itself",
         notebook="question_composition",
-        caption="Time of a DNS exchange plus a page load whose browser receives the address, minus a load "
-        "whose browser resolves the name itself, in the same round. DNS resumes an earlier session if "
-        "its transport has sessions.",
+        caption="Sum of a DNS exchange and a load whose browser receives the address, minus the time of a load whose "
+        "browser resolves the name itself. All three belong to the same round. If the DNS transport has sessions, a "
+        "session is resumed.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -129,8 +129,8 @@ FIGURES = (
         name="early-data-mechanism",
         title="Time saved by resumption, by the server's treatment of early data",
         notebook="question_early_data",
-        caption="Time of a load with a full handshake minus that of a resumed load of the same round, by the link's "
-        "RTT. The server answers early data on arrival or after the handshake, or it refuses early data.",
+        caption="Time of a load with a full handshake minus the time of a resumed load in the same round, against "
+        "the link's RTT. The server answers early data on arrival, answers it after the handshake, or refuses it.",
         note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {_PAPER} Figs. 10 and 11.",
         data=early_data_data,
         chart=early_data,

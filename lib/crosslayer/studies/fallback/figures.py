@@ -205,11 +205,11 @@ FIGURES = (
         name="fallback-response",
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
-        caption="Time from the start of the navigation or request until the response starts, by client, link and fault "
-        "of the path. Clients resolve the host themselves over DoUDP. QUIC works to all other hosts. curl is called "
-        "with --http3, and without it where there is no record.",
-        note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. "
-        "Each fault was verified by probes before its load.",
+        caption="Time from the start of the navigation or request until the response starts, by client, link and "
+        "fault of the path. Clients resolve the page's host themselves over DoUDP. QUIC to all other hosts works. "
+        "curl is called with --http3, except where the page's host has no HTTPS record.",
+        note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. Before each "
+        "load, probes verified the fault.",
         data=blocked_data,
         chart=blocked,
         table=blocked_table,
@@ -220,9 +220,9 @@ FIGURES = (
         name="fallback-timers",
         title="How long a client waits before it tries something else",
         notebook="question_fallback",
-        caption="Delay between two packets of a load. Late answers come 600 ms late: a wait of 600 ms ends by that "
-        "answer, not by a timer.",
-        note="Marks: medians; bars: from the least to the greatest of all rounds.",
+        caption="Delay between two packets of a load. Late DNS answers come 600 ms late: a wait of 600 ms ends with "
+        "the answer, not with a timer.",
+        note="Marks: medians; bars: lowest to highest of all rounds.",
         data=timers_data,
         chart=timers,
         table=timers_table,

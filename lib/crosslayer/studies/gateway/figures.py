@@ -65,10 +65,10 @@ FIGURES = (
         name="gateway-worth",
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
-        caption="Differences of the PLT of first visits in Chromium, within a round. Chromium uses no gateway, a "
-        "local gateway with two upstream connections (one for DoH3, one for the page), or one with a single "
-        "connection for both.",
-        note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. Connections are confirmed by the server log.",
+        caption="PLT differences within a round between three first visits in Chromium: without a gateway, and through "
+        "a local gateway with one or two upstream connections. Two connections: one for DoH3, one for the page.",
+        note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
+        "connections.",
         verdict=gateway_verdict,
     ),
 )

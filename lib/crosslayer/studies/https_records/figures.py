@@ -152,8 +152,8 @@ FIGURES = (
         caption="Time from the start of the navigation until the response starts, in multiples of the link's "
         "RTT. The browser resolves address and HTTPS record over DoUDP. Only the HTTPS record "
         "announces HTTP/3.",
-        note="Bars: 95 % intervals; no mark: the page did not load. The browser reports the protocol of the "
-        "document; the server log has early data and decrypted ClientHellos.",
+        note="Bars: 95 % intervals; no mark: the page did not load. The browser reports the protocol of the document; "
+        "the server log confirms early data and decrypted ClientHellos.",
         data=records_data,
         chart=records,
         table=("source", "link", "condition", "about", "series", "loads", "n", "ech", "median", "low", "high"),

@@ -125,8 +125,8 @@ FIGURES = (
         notebook="question_key_share",
         caption="Time of an exchange on a new connection with the key share X25519MLKEM768, which today's browsers "
         "send, minus the time with X25519 in the same round.",
-        note="Marks: medians; bars: 95 % intervals. Vertical ticks: transmission of the additional bytes at the link's "
-        "rates.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: time to transmit the additional bytes at the "
+        "link's rates.",
         data=key_share_data,
         chart=key_share,
         table=key_share_table,

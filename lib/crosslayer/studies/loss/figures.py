@@ -200,9 +200,9 @@ FIGURES = (
         name="loss-lookups",
         title="A lookup when packets are lost",
         notebook="question_loss",
-        caption="One lookup on a new connection, with early data, and on a kept connection, against the share "
-        "of packets lost independently in each direction. A lost DoUDP query is repeated after one "
-        "second.",
+        caption="Duration of one lookup in three cases: new connection without early data, new connection with early "
+        "data, kept connection. Horizontal axis: share of packets lost independently in each direction. A lost DoUDP "
+        "query is repeated after one second.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,
@@ -214,8 +214,8 @@ FIGURES = (
         name="loss-early-data",
         title="What early data saves when packets are lost",
         notebook="question_loss",
-        caption="Time that early data saves a lookup over DoQ and a small GET over HTTP/3 (DoH3), against the share "
-        "of packets lost in each direction. Each value is a quantile with a full handshake minus the same quantile "
+        caption="Time saved by early data, against the share of packets lost in each direction. DoQ: a lookup. "
+        "HTTP/3: a small GET (a DoH3 query). Each value is a quantile with a full handshake minus the same quantile "
         "with early data.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,

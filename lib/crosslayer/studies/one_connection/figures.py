@@ -239,10 +239,10 @@ FIGURES = (
         name="ladder",
         title="Round-trips until the name is resolved and the page starts",
         notebook="question_one_connection",
-        caption="Times at which the name is resolved and the first byte of the document arrives, in multiples "
-        "of the link's RTT, for each way to resolve a name and load its page.",
-        note="Vertical ticks: round-trips that the protocols need. One mark for each page; bars: 95 % "
-        "intervals. The server log confirms each condition.",
+        caption="Time until the name is resolved, and time until the first byte of the document arrives, in multiples "
+        "of the link's RTT. All ways to resolve a name and load its page are compared.",
+        note="Vertical ticks: round-trips that the protocols need. Each mark is one page; bars: 95 % intervals. The "
+        "server log confirms each condition.",
         data=ladder_data,
         chart=ladder,
         table=("link", "page", "mode", "measure", "round_trips", "n", "median", "low", "high"),
@@ -252,9 +252,9 @@ FIGURES = (
         name="one-connection-worth",
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
-        caption="Time saved until the document is complete, in multiples of the link's RTT: by one connection for "
-        "DoH3 and the page instead of two. On one connection also by a request together with the query, by "
-        "not waiting for SETTINGS, and by the token.",
+        caption="Time saved by using one connection for DoH3 and the page, until the document is complete, in "
+        "multiples of the link's RTT. Further rows: time saved by sending the DNS query and the page request "
+        "together, by not waiting for SETTINGS, and by the address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,
@@ -268,8 +268,8 @@ FIGURES = (
         notebook="question_one_connection",
         caption="Time until the first n kB of the long document have arrived, in multiples of the link's RTT. "
         "A document of n kB would be complete at that time.",
-        note="Without a token a server sends at most three times the bytes it has received, then waits (RFC 9000, "
-        "section 8.1). Later steps are due to its congestion window.",
+        note="Without a token, a server sends at most three times the bytes it has received, then waits (RFC 9000, "
+        "section 8.1). Later steps are due to the server's congestion window.",
         data=size_data,
         chart=size,
         table=size_table,

@@ -279,10 +279,11 @@ FIGURES = (
         name="path-early-data",
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
-        caption="Time that early data saves a lookup over DoQ and a small GET over HTTP/3 (DoH3), on 4G with one "
-        "property varied. Each value is a quantile with a full handshake minus the same quantile with early data. "
-        "Loaded: a TCP download fills the queue.",
-        note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
+        caption="Time saved by early data, on 4G with one property varied. DoQ: a lookup. HTTP/3: a small GET (a DoH3 "
+        "query). Each value is a quantile with a full handshake minus the same quantile with early data. Loaded: a "
+        "TCP download fills the queue.",
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 "
+        "lookups.",
         data=early_data_data,
         chart=early_data,
         table=_table,
@@ -293,9 +294,9 @@ FIGURES = (
         name="path-shared",
         title="Queries that share a connection when packets are lost",
         notebook="question_path_quality",
-        caption="Time from query to answer of a hundred queries, one every 10 ms, over one connection of the "
-        "stub on 4G, against the share of packets lost independently in each direction.",
-        note="Bars: 95 % intervals (rounds resampled). A lost DoUDP query is repeated after a second.",
+        caption="Time from query to answer, against the share of packets lost independently in each direction. The "
+        "stub sends a hundred queries, one every 10 ms, over one connection on 4G.",
+        note="Bars: 95 % intervals (rounds resampled). After one second, a lost DoUDP query is repeated.",
         data=shared_data,
         chart=shared,
         table=_table,
@@ -306,9 +307,9 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time that one connection saves until the last byte of a page, against the share of packets lost "
-        "independently in each direction. The name is resolved over DoH3, the page loaded over HTTP/3. Each value is "
-        "a quantile on two connections minus the same quantile on one.",
+        caption="Time saved by using one connection for name and page, until the last byte of the page arrives. Rows: "
+        "share of packets lost independently in each direction. The name is resolved over DoH3, the page loaded over "
+        "HTTP/3. Each value is a quantile with two connections minus the same quantile with one.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

@@ -288,8 +288,8 @@ FIGURES = (
         title="Resolvers, vantage points and autonomous systems",
         paper_figure="IMC22 Fig. 1",
         notebook=FIGURE.notebook,
-        caption="Positions of resolvers and vantage points, and the autonomous systems with most resolvers, by the "
-        "list of resolvers or a database of the user.",
+        caption="Positions of resolvers and vantage points, and the autonomous systems with most resolvers. Source: "
+        "the list of resolvers, or a database of the user.",
         data=map_data,
         chart=world_map,
         table=systems,
@@ -300,8 +300,8 @@ FIGURES = (
         name="self-check",
         title="A resolver compared with itself",
         notebook=FIGURE.notebook,
-        caption="The first resolver is in every round twice, as if it were two. The difference of the two is that of "
-        "equals.",
+        caption="Every round measures the first resolver twice, as if it were two. The difference shows how far equal "
+        "resolvers differ.",
         note="Marks: medians of the differences within rounds; bars: 95 % intervals, vantage points and rounds "
         "resampled.",
         data=self_check_data,
@@ -314,8 +314,8 @@ FIGURES = (
         title="Resolvers and queries by transport",
         paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
-        caption="Numbers of resolver addresses: all of the list, those with at least one answer, and those with a "
-        "resumed session. Then numbers of queries: first queries on new connections, and how many of them failed.",
+        caption="Number of resolver addresses: in the list, with at least one answer, and with a resumed session. "
+        "Number of first queries on new connections: successful, and failed.",
         data=support_data,
         chart=support,
         table=lambda frame: frame.select("transport", "what", "count"),
@@ -327,9 +327,9 @@ FIGURES = (
         paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
         caption="Median IP payload of each part of an exchange on a new connection, counted from the packets; "
-        "encrypted transports resume a session. Resolvers that answered over each of the five transports.",
-        note="Bold: measured; below: published. Packets are counted where the client may capture them. Its queries "
-        "have padding and no cookie, unlike those of the paper.",
+        "encrypted transports resume a session. Includes only resolvers that answered over all five transports.",
+        note="Bold: measured; below: published. Packets are counted only if the client may capture them. Our queries "
+        "have padding and no cookie; the paper's have a cookie and no padding.",
         data=table1_data,
         chart=table1,
         table=table1_table,
@@ -341,9 +341,9 @@ FIGURES = (
         paper_figure="IMC22 Fig. 2",
         notebook=FIGURE.notebook,
         caption="Median handshake and resolve time of a query on a new connection, for a name in the cache; encrypted "
-        "transports resume a session. Resolvers that answered over each of the five transports.",
-        note="Numbers: medians, ms. Intervals (in the table) resample vantage points and resolvers. Published: the "
-        "medians over all vantage points that the text gives for handshakes.",
+        "transports resume a session. Includes only resolvers that answered over all five transports.",
+        note="Numbers: medians, ms. Intervals (in the table) resample vantage points and resolvers. Published: median "
+        "handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
         table=times_table,
@@ -353,9 +353,9 @@ FIGURES = (
         name="over-time",
         title="First query over time",
         notebook=FIGURE.notebook,
-        caption="First query on a new connection in each round, from each vantage point.",
-        note="A point is a round, and the median of several in a long campaign. Where transports have equal "
-        "times, only one is visible. Of more than 12 resolvers the fastest are drawn.",
+        caption="Time of the first query on a new connection in each round, from each vantage point.",
+        note="Each point is one round; in long campaigns, the median of several rounds. Where transports have equal "
+        "times, only one is visible. With more than 12 resolvers, only the fastest are drawn.",
         data=time_data,
         chart=over_time,
         table=lambda frame: frame.group_by("vantage", "resolver", "transport", maintain_order=True).agg(

@@ -186,11 +186,11 @@ FIGURES = (
         name="rest-next-answer",
         title="The first query after an idle time",
         notebook="question_rest",
-        caption="Time from the first query after an idle time to its valid answer, with repetitions by the "
-        "client, on the link with the longest RTT. An event affects the connection in the middle of "
-        "the idle time. Rows: lengths of the idle time.",
+        caption="Time from the first query after an idle time to its valid answer, repetitions by the client "
+        "included, on the link with the longest RTT. In the middle of the idle time, an event affects the client's "
+        "connection. Rows: lengths of the idle time.",
         note="Bars: 95 % intervals (rounds resampled). A client repeats a query at once after SERVFAIL, and after 5 s "
-        "without an answer. No mark: no answer to 20 queries. Chromium uses its own resolver, over DoH and DoH3 only.",
+        "without an answer. No mark: 20 queries got no answer. Chromium uses its own resolver, over DoH and DoH3 only.",
         data=rest_data,
         chart=rests,
         table=("measure", "link", "protocol", "path_event", "rest", "keeper", "n", "median", "low", "high"),

@@ -154,11 +154,11 @@ FIGURES = (
         name="dsl-serialisation",
         title="A DoQ query beyond one RTT, and the bytes on the uplink",
         notebook="question_serialisation",
-        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time to transmit "
-        "what the client sends until the query is complete (the padded second flight of the handshake, and the "
-        "query). DSL with its own uplink, and with 2, 4 and 16 times its rate.",
-        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s 1.37 RTT on DSL, if its datagrams had our "
-        "size. Bars: 95 % intervals.",
+        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time to transmit, "
+        "at the uplink's rate, what the client sends up to the end of the query. This is the padded second flight of "
+        "the handshake, and the query. Links: DSL, and DSL with 2, 4 and 16 times its uplink rate.",
+        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s 1.37 RTT on DSL, drawn as if its datagrams had the "
+        "size of ours. Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,
         table=serialisation_table,

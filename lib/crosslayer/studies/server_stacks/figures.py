@@ -262,15 +262,15 @@ def answer_verdict(frame: pl.DataFrame) -> str:
 
 
 _figure = partial(Figure, notebook="question_server_stacks", width=TEXT_WIDTH)
-_DOTS = "Dots: medians of the differences within rounds, one for each page; bars: 95 % intervals."
+_DOTS = "Dots: medians of the differences within rounds, one dot for each page; bars: 95 % intervals."
 
 FIGURES = (
     _figure(
         name="server-first-byte",
         title="Name and first byte with a server on aioquic minus those with the server on quic-go",
-        caption="Time of a DNS exchange (crosslayer's client), and time to the first byte of a visit (crosslayer's "
-        "client) and of a page load (Chromium), with aioquic at the server. Each is minus the time with quic-go at the "
-        "server in the same round.",
+        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared: "
+        "a DNS exchange, a visit up to the first byte (both with crosslayer's client), and a page load up to the first "
+        "byte (Chromium).",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
         chart=first_byte,
@@ -281,7 +281,7 @@ FIGURES = (
         name="server-document",
         title="The document with a server on aioquic minus that with the server on quic-go",
         caption="Time until the document's last byte with aioquic at the server, minus the time with quic-go in the "
-        "same round. The congestion window of quic-go begins with 32 datagrams, that of aioquic with 10.",
+        "same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
         note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
         data=differences_data,
         chart=document,
@@ -292,9 +292,9 @@ FIGURES = (
         name="server-arrivals",
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
-        "datagram. First round of a returning visit to the page with the largest document; its name is resolved over "
-        "DoUDP.",
-        note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
+        "datagram. The load is a returning visit of the first round, to the page with the largest document. The page's "
+        "name is resolved over DoUDP.",
+        note="After a window of 10 datagrams of 1,200 bytes (12 kB), the server waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
         table=arrivals_table,
@@ -303,8 +303,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="The answer with each server",
-        caption="Time until the document of one visit is complete, minus that of another visit of the same round. "
-        f"Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        caption="Each row is the difference of two visits of a round in the time until the document is complete. Three "
+        f"servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,

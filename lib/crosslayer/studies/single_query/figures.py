@@ -175,11 +175,10 @@ FIGURES = (
         title="Handshake and resolve time by vantage point",
         paper_figure="IMC22 Fig. 2",
         notebook="single_query",
-        caption="Median handshake and resolve time of a single query from each vantage point, over all "
-        "resolvers. The RTTs are a model with the paper's overall median and the paper's order of "
-        "vantage points. The paper does not publish numbers of single vantage points.",
-        note="Numbers: medians, ms. Published: handshake medians in the text of the paper, over all its vantage "
-        "points.",
+        caption="Median handshake and resolve time of a single query from each vantage point, over all resolvers. The "
+        "RTTs are a model with the paper's median and the paper's order of vantage points. The paper publishes no "
+        "numbers of single vantage points.",
+        note="Numbers: medians, ms. Published: median handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
         table=times_table,
@@ -189,9 +188,9 @@ FIGURES = (
         name="further-transports",
         title="Handshake and resolve time with DoH3 and early data",
         notebook="single_query",
-        caption="Median handshake and resolve time of transports that the paper could not measure: DoH3, and "
-        "queries sent as early data (0-RTT), which no public resolver accepted then. Early data needs "
-        "no handshake before the query.",
+        caption="Median handshake and resolve time of what the paper could not measure: DoH3, and queries as early "
+        "data (0-RTT), which no public resolver accepted then. With early data, the query does not wait for the "
+        "handshake.",
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
         chart=partial(heatmaps, series=_FURTHER),
@@ -204,7 +203,7 @@ FIGURES = (
         notebook="single_query",
         caption="Median handshake in multiples of the link's RTT. TLS 1.2 and full handshakes were measured "
         "from the first vantage point only.",
-        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips the protocols need.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips that the protocols need.",
         data=partial(round_trips, kinds=_HANDSHAKES),
         chart=round_trip_marks,
         table=handshake_table,
@@ -214,10 +213,10 @@ FIGURES = (
         title="One more round-trip: the amplification limit and Retry",
         notebook="single_query",
         caption="Median DoQ handshake. Before it has validated the client's address, a server may send at most three "
-        "times the bytes it has received. A larger certificate waits for one more round-trip; so does a client that "
-        "the server asks for a token by Retry. A resumed session sends no certificate, and the token of an earlier "
+        "times the bytes it has received. A certificate above this limit takes one more round-trip, and so does Retry, "
+        "by which the server asks for a token. A resumed session sends no certificate, and the token of an earlier "
         "connection validates the address.",
-        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the round-trips expected.",
+        note="Marks: medians; bars: 95 % intervals. Vertical ticks: the expected round-trips.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,
         table=handshake_table,

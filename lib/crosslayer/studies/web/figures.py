@@ -366,10 +366,10 @@ FIGURES = (
         title="FCP and PLT over DoUDP",
         paper_figure="Fig. 3",
         notebook="web_performance",
-        caption="Distribution of FCP and PLT over the median of DoUDP in the same cell, by the transport of "
-        "the browser's own lookups: all loads of all pages on links without loss. The curve of DoUDP "
-        "shows the variation of the loads themselves.",
-        note="Diamonds: values printed in IMC22 (Kosek et al.). Dots and bars at 0.5: our medians, 95 % intervals.",
+        caption="Distribution of FCP and PLT relative to the median of DoUDP in the same cell, by the transport of "
+        "the browser's own lookups. All loads of all pages on links without loss. The curve of DoUDP shows how loads "
+        "vary by themselves.",
+        note="Diamonds: values printed in IMC22 (Kosek et al.). Dots and bars at CDF 0.5: our medians, 95 % intervals.",
         data=fig3_data,
         chart=fig3,
         table=cdf.table,
@@ -379,8 +379,8 @@ FIGURES = (
         title="PLT over DoUDP by link and page",
         paper_figure="Fig. 4",
         notebook="web_performance",
-        caption="Median PLT over that of DoUDP. Rows: links without loss. Columns: pages, in order of their "
-        "number of lookups. Fig. 4 of the paper is the same grid over its vantage points.",
+        caption="Median PLT relative to the median PLT with DoUDP. Rows: links without loss. Columns: pages, ordered "
+        "by number of lookups. In Fig. 4 of the paper, the same grid has vantage points in place of links.",
         note="Marks: medians; bars: 95 % intervals (rounds resampled). Vertical line: DoUDP.",
         data=fig4_data,
         chart=fig4,
@@ -391,9 +391,10 @@ FIGURES = (
         name="amortisation",
         title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
-        caption="PLT over DoUDP against the number of lookups of the page, on links without loss: in percent "
-        "of the PLT, and as the difference within a round in multiples of the RTT.",
-        note="Marks: medians of a page, set apart sideways; bars: 95 % intervals; lines: mean of the pages.",
+        caption="PLT minus the PLT with DoUDP, against the number of lookups of the page, on links without loss. Two "
+        "units: percent of the median with DoUDP, and multiples of the RTT (differences within rounds).",
+        note="Marks: medians of each page, shifted sideways to avoid overlaps; bars: 95 % intervals; lines: mean of "
+        "the pages.",
         data=amortisation_data,
         chart=amortisation,
         table=amortisation_table,
@@ -404,10 +405,10 @@ FIGURES = (
         name="faster-than-doudp",
         title="How often a transport is faster than DoUDP",
         notebook="web_performance",
-        caption="Percentage of rounds in which the page loaded faster than over DoUDP, against its number of "
+        caption="Percentage of rounds in which the page loaded faster than over DoUDP, against the page's number of "
         "lookups, on links with and without loss.",
-        note="Marks: a page; lines: mean of the pages. Rounds of a page are few, so there are no intervals; at 50 % "
-        "neither is faster.",
+        note="Each mark is one page; lines: mean of the pages. A page has few rounds, so there are no intervals. At "
+        "50 %, a transport is as often slower as faster than DoUDP.",
         data=faster_data,
         chart=faster,
         table=("link", "page", "lookups", "series", "n", "percent"),
@@ -417,8 +418,8 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Duration of the lookup of the page's own host, by the stub's log, on links without loss. It "
-        "includes the stub's first connection. The table also has the lookup time that the browser reports.",
+        caption="Duration of the lookup of the page's own host, with the setup of the stub's first connection, on "
+        "links without loss. Source: the stub's log. The table also has the lookup time that the browser reports.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,

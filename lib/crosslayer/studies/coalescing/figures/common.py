@@ -18,7 +18,7 @@ from crosslayer.studies.coalescing import LINKS, PAGES, TNSM24
 from crosslayer.studies.coalescing import metrics as series
 
 PAPER = TNSM24.name
-OURS = "Dots and bars at 0.5: our medians, 95 % intervals."
+OURS = "Dots and bars at CDF 0.5: our medians, 95 % intervals."
 DOTTED = f"Thin dotted curves: {PAPER} as published. {OURS}"
 
 

@@ -156,8 +156,8 @@ FIGURES = (
         name="fig07-queries-and-tcp-rtt",
         title="DoUDP lookup, DoQ query and TCP RTT",
         paper_figure="Fig. 7",
-        caption="CDF of single round-trips in multiples of the link's RTT: DoUDP lookup, DoQ query without its "
-        "handshake, and TCP connect, (a) over all links and (b) on cable.",
+        caption="CDF of single round-trips in multiples of the link's RTT, (a) over all links and (b) on cable. The "
+        "round-trips are a DoUDP lookup, a DoQ query without its handshake, and a TCP connect.",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig7_data,
         chart=partial(cdf.chart, panels=FIG7, height=150),
@@ -166,8 +166,8 @@ FIGURES = (
     _figure(
         name="processing-delay",
         title="DNS exchange minus its round-trips",
-        caption="Duration of a DNS exchange minus its minimum number of round-trips (DoUDP 1, DoQ 2, DoH 3), "
-        "in ms: processing, serialisation and queueing. The authors drew this figure but did not "
+        caption="Duration of a DNS exchange minus the time of its minimum number of round-trips (DoUDP 1, DoQ 2, DoH "
+        "3), in ms. The rest is processing, serialisation and queueing. The authors drew this figure but did not "
         "publish it.",
         note=f"Thin dotted curves: quantiles of the authors' files. {OURS}",
         data=processing_data,

@@ -183,8 +183,8 @@ _SAVED = {
 
 
 _CONNECT = (
-    "Connect is connectEnd - connectStart, as in the paper. With 0-RTT today's browser sets connectEnd to the end of "
-    "the handshake, long after it sent the request: see the figure on early data."
+    "Connect is connectEnd - connectStart, as in the paper. With 0-RTT, today's browser sets connectEnd to the end of "
+    'the handshake, long after it sent the request (figure "Times of request, handshake and response").'
 )
 
 _figure = partial(figure, notebook="handshakes")
@@ -212,10 +212,10 @@ FIGURES = (
     _figure(
         name="early-data",
         title="Times of request, handshake and response",
-        caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT "
-        "the browser sends the request at once, and the response starts one round-trip earlier. The "
-        "end of the handshake hardly changes.",
-        note="Marks: medians of all pages; lines: 5th to 95th percentile.",
+        caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT, the "
+        "browser sends the request at once, and the response starts one round-trip earlier. The end of the handshake "
+        "hardly changes.",
+        note="Marks: medians over all pages; lines: 5th to 95th percentile.",
         data=early_data_data,
         chart=early_data,
         table=("link", "h3", "event", "n", "median", "low", "high"),
@@ -223,10 +223,10 @@ FIGURES = (
     _figure(
         name="early-data-saving",
         title="Time saved by H3 0-RTT within a round",
-        caption="Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's "
-        "RTT: start of the response (all pages) and PLT of each page.",
-        note=f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 "
-        "RTT.",
+        caption="Two times of an H3 1-RTT load minus the same times of the H3 0-RTT load in the same round: "
+        "start of the response (all pages pooled) and PLT (page by page). Unit: the link's RTT.",
+        note=f"Filled: medians, 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11. Dashed: "
+        "0 and 1 RTT.",
         data=saving_data,
         chart=saving,
         table=with_published,

@@ -167,11 +167,11 @@ FIGURES = (
         name="table2-link-check",
         title="Idle RTT and rates of the emulated links",
         paper_figure="Table II",
-        caption="Deviation of the measured idle RTT (UDP echo) and rates of each link from its profile. The "
-        "numbers are the median of all checks of the campaign and the value of the profile; Table II "
-        "of the paper has this value rounded.",
-        note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates "
-        "3 %).",
+        caption="How far the measured idle RTT (UDP echo) and the measured rates of each link deviate from its "
+        "profile. Numbers: median of all checks of the campaign, and value of the profile. Table II of the paper has "
+        "the values of the profile, rounded.",
+        note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 %, at least 0.15 ms; "
+        "rates 3 %).",
         data=table2_data,
         chart=table2,
         table=(
@@ -195,8 +195,7 @@ FIGURES = (
         name="failures",
         title="Failed observations",
         caption="Failed and attempted observations by condition and link. A failed observation is a row of the "
-        "dataset with its error. A combination uses only rounds whose exchange and load both "
-        "succeeded.",
+        "dataset with its error. A combination uses only rounds in which exchange and load both succeeded.",
         data=failures_data,
         chart=failures,
         table=failures_table,

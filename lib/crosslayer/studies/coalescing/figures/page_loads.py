@@ -354,7 +354,8 @@ FIGURES = (
         paper_figure="Fig. 8",
         caption="Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
         "cell: as measured, as published, and the difference in percentage points.",
-        note="Small: 95 % interval. Whole rounds are resampled, so baseline and combination stay paired.",
+        note="Numbers in small print: 95 % interval. Whole rounds are resampled, "
+        "so baseline and combination stay paired.",
         data=fig8_data,
         chart=fig8,
         table=fig8_table,
@@ -375,9 +376,9 @@ FIGURES = (
         name="fig10-plt-wikipedia",
         title="PLT of wikipedia.org on fiber and 4G",
         paper_figure="Fig. 10",
-        caption="CDF of the PLT of wikipedia.org, absolute and relative to the median of the baseline. The "
-        "relative plot removes the difference between machines and browsers. Its intervals treat the "
-        "median of the baseline as exact.",
+        caption="CDF of the PLT of wikipedia.org, absolute and relative to the median of the baseline. The relative "
+        "plot removes the difference between machines and browsers. Its intervals treat the median of the baseline as "
+        "exact.",
         note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="wikipedia.org"),
         chart=partial(
@@ -389,8 +390,8 @@ FIGURES = (
         name="fig11-plt-instagram",
         title="PLT of instagram.com on fiber and 4G",
         paper_figure="Fig. 11",
-        caption="CDF of the PLT of instagram.com, absolute and relative to the median of the baseline. The "
-        "intervals treat this median as exact.",
+        caption="CDF of the PLT of instagram.com, absolute and relative to the median of the baseline. The intervals "
+        "of the relative plot treat this median as exact.",
         note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="instagram.com"),
         chart=partial(
@@ -402,7 +403,7 @@ FIGURES = (
         name="fig12-summary",
         title="Median PLT increase over all cells",
         paper_figure="Fig. 12",
-        caption="CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
+        caption="CDF, over all cells (page and link), of the median PLT increase in Fig. 8.",
         note=f"Thin dotted curves: {PAPER} as published, 15 cells.",
         data=fig12_data,
         chart=partial(cdf.chart, panels=_FIG12, height=190, whole=True, published_steps=True),
