@@ -22,6 +22,20 @@ from tests.integration.conftest import CROSSLAYER, Run
 
 ROOT = Path(__file__).parents[2]
 BOX = ROOT / "emulation/boxes/sites.toml"
+STOPS = """
+[zone]
+name = "box.example"
+[[origin]]
+name = "www.shop.example"
+[[resolver]]
+name = "stopping"
+transports = ["doh"]
+asks_to_stop = { after_queries = 10, answer = "403" }
+[[resolver]]
+name = "dead"
+transports = ["doudp"]
+dead = true
+"""
 SITES = "# in the box\nhttps://www.shop.example/\nhttps://missing.example/  # no such name\n"
 ORIGIN_MS = 24
 RESOLVER_MS = {"near": 10, "far": 60}
@@ -68,6 +82,18 @@ def user(folder: Path) -> None:
     print(json.dumps(result))
 
 
+def stops(folder: Path) -> None:
+    """Measure, and then one more round."""
+    sites = folder / "sites.txt"
+    sites.write_text("https://www.shop.example/\n", encoding="utf-8")
+    base = [*CROSSLAYER, "measure", "--study", "web", "--sites", str(sites), "--out", str(folder / "live")]
+    result = {}
+    for rounds in ("4", "5"):
+        done = subprocess.run([*base, "--rounds", rounds], capture_output=True, text=True, check=False)
+        result[rounds] = [done.returncode, done.stderr[-2000:]]
+    print(json.dumps(result))
+
+
 def check_times(dataset: Dataset) -> None:
     loads = dataset.table("page_loads").filter(page="www.shop.example").collect()
     assert len(loads) == ROUNDS * len(RESOLVER_MS) * len(ROUND_TRIPS)
@@ -109,12 +135,12 @@ def check_printed(output: str) -> None:
                 assert float(line[7]) == pytest.approx((round_trips - 1) * rtt_ms, abs=0.5)
 
 
-def in_box(run: Run, scenario: str, folder: Path, clock: str, **variables: str) -> dict[str, Any]:
+def in_box(run: Run, scenario: str, folder: Path, clock: str, box: Path = BOX, **variables: str) -> dict[str, Any]:
     """What a scenario prints in the box."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     options = ["--clock", clock, "--writable", str(folder)]
     program = [sys.executable, __file__, scenario, str(folder)]
-    done = run("box", str(BOX), *options, "--", *program, env=os.environ | variables | {"PYTHONPATH": path})
+    done = run("box", str(box), *options, "--", *program, env=os.environ | variables | {"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
@@ -128,6 +154,21 @@ def test_live_pages(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -
     check_failures(dataset)
     check_resumed(result["kept"], dataset)
     check_printed(result["output"])
+
+
+@pytest.mark.usefixtures("browser_machine")
+def test_who_asks_to_stop_and_who_is_silent(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(STOPS, encoding="utf-8")
+    result = in_box(crosslayer, "stops", tmp_path, "virtual", box)
+    assert [code for code, _ in result.values()] == [0, 0], result
+    loads = Dataset.open(tmp_path / "live").table("page_loads").sort("round").collect()
+    stopping, dead = (loads.filter(resolver=name)["error"].to_list() for name in ("stopping", "dead"))
+    assert stopping[0] is None
+    assert "(lookup: http status 403)" in stopping[1]
+    assert stopping[2:] == ["left alone: it answered with http status 403"] * 3
+    assert all("(lookup: timeout)" in error for error in dead[:3])
+    assert dead[3] == "not asked again: no answer in 3 successive loads"
 
 
 @pytest.mark.usefixtures("browser_machine")
@@ -146,4 +187,4 @@ def test_an_ordinary_user_measures_outside(crosslayer: Run, tmp_path: Path) -> N
 
 
 if __name__ == "__main__":
-    {"killed": killed, "user": user}[sys.argv[1]](Path(sys.argv[2]))
+    {"killed": killed, "stops": stops, "user": user}[sys.argv[1]](Path(sys.argv[2]))

@@ -184,7 +184,7 @@ def trust(ca_file: Path) -> None:
     `BrowserError` if the file has none, or if the machine lacks the folder of Chromium's settings.
     """
     try:
-        found = x509.load_pem_x509_certificates(ca_file.read_bytes())
+        certificates = x509.load_pem_x509_certificates(ca_file.read_bytes())
     except (OSError, ValueError) as error:
         raise BrowserError(
             f"has no certificates ({error})", where=str(ca_file), next_step="Name a PEM file of CAs."
@@ -198,7 +198,7 @@ def trust(ca_file: Path) -> None:
     namespaces.mount("tmpfs", str(_POLICIES), "tmpfs")
     managed = _POLICIES / "policies" / "managed"
     managed.mkdir(parents=True)
-    accepted = [base64.b64encode(one.public_bytes(Encoding.DER)).decode() for one in found]
+    accepted = [base64.b64encode(one.public_bytes(Encoding.DER)).decode() for one in certificates]
     (managed / "ca.json").write_text(json.dumps({"CACertificates": accepted}), encoding="utf-8")
 
 

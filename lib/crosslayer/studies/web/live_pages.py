@@ -36,13 +36,13 @@ from crosslayer.campaign.store import FILE_NAME, Store
 from crosslayer.campaign.tables import Lookups
 from crosslayer.guest import inside
 from crosslayer.resolvers import listed, manners
-from crosslayer.resolvers.ledger import QueryLedger, user_file
+from crosslayer.resolvers.ledger import FORBIDDING, SLOWING, QueryLedger, user_file
 from crosslayer.resolvers.run import vantage
 from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.resolvers.visits import resolver_of, system_ca
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings, stub_version
 from crosslayer.studies.web.measure import Web, lookup_columns, lookup_summary, shared_connections
-from crosslayer.studies.web.sites import Site, read_sites
+from crosslayer.studies.web.sites import ListedSite, read_sites
 from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.testbed import namespaces, outside
 from crosslayer.vocabulary import Browser as BrowserName
@@ -55,13 +55,13 @@ _PORT = 53
 _QUERIES_OF_NAME = 6
 """Queries of a host name: A, AAAA and HTTPS, in both loads."""
 _LEFT_ALONE = "left alone: "
-"""Beginning of the error of a load that was not made, because its resolver must not be asked again."""
+"""Beginning of the error of a load that was not made, because its operator asked to stop."""
 _STARTED_S = 3.0
 """About a second after its start, Chromium learns its network and begins lookups that are under way again."""
 _NAVIGATION = "net::ERR_"
 """In an error of Chromium about a page; the browser itself is well."""
 _SILENT_LOADS = 3
-"""A target without an answer in so many successive loads gets no more queries."""
+"""A target without an answer in so many successive loads is not asked again before a resume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class LivePages:
     """A validated call."""
 
     plan: Plan
-    sites: Mapping[str, Site]
+    sites: Mapping[str, ListedSite]
     """By name of the page."""
     targets: Mapping[str, ResolverTarget]
     """By name of the condition: resolver and transport."""
@@ -285,7 +285,7 @@ class _Loader:
             time.sleep(_STARTED_S)
         return self._browser
 
-    def load(self, row: dict[str, Any], site: Site, target: ResolverTarget) -> dict[str, list[dict[str, Any]]]:
+    def load(self, row: dict[str, Any], site: ListedSite, target: ResolverTarget) -> dict[str, list[dict[str, Any]]]:
         """Load a page through a resolver when its operator may be asked: its row, and rows of resources and lookups."""
         operator = target.operator
         if (reason := self._left_alone.get(operator) or self._left_alone.get(target.label)) is not None:
@@ -313,7 +313,7 @@ class _Loader:
         return {"page_loads": [row], "resources": resource_rows(row, load, ()), "lookups": lookups}
 
     def _load(
-        self, site: Site, target: ResolverTarget, warming: list[QueryMetrics], measured: list[QueryMetrics]
+        self, site: ListedSite, target: ResolverTarget, warming: list[QueryMetrics], measured: list[QueryMetrics]
     ) -> PageLoad:
         """The measured load; the queries of both loads are appended to the lists."""
         settings = StubSettings.towards(
@@ -346,19 +346,19 @@ class _Loader:
             time.sleep(max(0.0, at_s - time.time()))
 
     def _heed(self, target: ResolverTarget, queries: Sequence[QueryMetrics]) -> None:
-        """Heed what a resolver answered: pauses, a wish to stop, silence."""
-        for query in queries:
-            error = query.error or (f"rcode {query.rcode}" if query.rcode == "REFUSED" else None)
-            if (reason := self._ledger.heed(target.operator, error)) is not None:
-                self._left_alone[target.operator] = f"{_LEFT_ALONE}{reason}"
-        self._silent[target.label] += 1
-        if any(not query.error for query in queries):
-            self._silent[target.label] = 0
+        """Heed what a resolver answered in a load: pauses, a wish to stop, silence."""
+        if not queries:
+            return
+        errors = [query.error or (f"rcode {query.rcode}" if query.rcode == "REFUSED" else "") for query in queries]
+        asks = next((error for error in errors if error.startswith((*FORBIDDING, *SLOWING))), None)
+        if (reason := self._ledger.heed(target.operator, asks)) is not None:
+            self._left_alone[target.operator] = f"{_LEFT_ALONE}{reason}"
+        self._silent[target.label] = self._silent[target.label] + 1 if all(query.error for query in queries) else 0
         if self._silent[target.label] == _SILENT_LOADS:
-            self._left_alone[target.label] = f"it answered no query in {_SILENT_LOADS} successive loads"
+            self._left_alone[target.label] = f"not asked again: no answer in {_SILENT_LOADS} successive loads"
 
 
-def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetrics], site: Site) -> str | None:
+def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetrics], site: ListedSite) -> str | None:
     """What is wrong with a load, with the reason by the stub's log if its lookup failed; None if nothing is."""
     own = [query for query in queries if query.name.rstrip(".") == site.host]
     if load is not None and fault is None:

@@ -16,7 +16,7 @@ _LOCAL = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ListedSite:
     """A page to load."""
 
     url: str
@@ -28,9 +28,9 @@ class Site:
         return self.url.removeprefix("https://").removesuffix("/")
 
 
-def read_sites(path: Path) -> list[Site]:
+def read_sites(path: Path) -> list[ListedSite]:
     """Sites of a file: a URL in each line; `#` begins a comment. `CampaignError` for the first invalid line."""
-    sites: dict[Site, int] = {}
+    sites: dict[ListedSite, int] = {}
     for number, line in enumerate(read_text(path, CampaignError).splitlines(), start=1):
         if not (text := line.partition(" #")[0].strip()) or text.startswith("#"):
             continue
@@ -54,7 +54,7 @@ class _SiteError(Exception):
     """What is wrong with a line, and the next step."""
 
 
-def _site(text: str) -> Site:
+def _site(text: str) -> ListedSite:
     try:
         url = urlsplit(text)
         port = url.port
@@ -77,7 +77,7 @@ def _site(text: str) -> Site:
         raise _SiteError(f"is on the stop list ({reason})", f"Leave it out. Your list is {stop_list.user_file()}.")
     usual = port in (None, 443 if url.scheme == "https" else 80)
     authority = host if usual else f"{host}:{port}"
-    return Site(SplitResult(url.scheme, authority, url.path or "/", url.query, "").geturl(), host)
+    return ListedSite(SplitResult(url.scheme, authority, url.path or "/", url.query, "").geturl(), host)
 
 
 def _is_address(host: str) -> bool:
