@@ -27,8 +27,10 @@ STOPS = """
 name = "box.example"
 [[origin]]
 name = "www.shop.example"
+rtt_ms = 24
 [[resolver]]
 name = "stopping"
+rtt_ms = 10
 transports = ["doh"]
 asks_to_stop = { after_queries = 10, answer = "403" }
 [[resolver]]
