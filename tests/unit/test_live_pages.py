@@ -108,7 +108,7 @@ def test_every_transport_of_the_first_address_of_a_resolver(tmp_path: Path) -> N
     assert list(live.targets) == ["one DoUDP", "one DoQ", "two DoUDP"]
     assert live.addresses == ["203.0.113.1", "203.0.113.2"]
     assert live.plan.pages == ("www.shop.example",)
-    assert live.plan.options.resolvers == ("one 203.0.113.1", "two 203.0.113.2")
+    assert live.plan.options.live_resolvers == ("one 203.0.113.1", "two 203.0.113.2")
 
 
 def test_the_budget_names_pages_operators_queries_and_time(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class _Measure(click.Command):
 )
 @click.option(
     "--resolver",
-    "resolvers",
+    "named_resolvers",
     type=TEXT,
     multiple=True,
     metavar="NAME|LIST",
@@ -186,7 +186,7 @@ def command(
     server: str | None,
     name: str | None,
     sites: Path | None,
-    resolvers: tuple[str, ...],
+    named_resolvers: tuple[str, ...],
     ca: Path | None,
     dry_run: bool,
     consents: bool,
@@ -227,9 +227,9 @@ def command(
         where="options",
     )
     ca = ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None)
-    if sites or resolvers or getattr(plan.options, "resolvers", ()):
+    if sites or named_resolvers or getattr(plan.options, "live_resolvers", ()):
         folder = out or OWN_CAMPAIGNS / f"{plan.study}-sites"
-        _measure_sites(plan, sites, resolvers, ca, folder, dry_run=dry_run, consents=consents)
+        _measure_sites(plan, sites, named_resolvers, ca, folder, dry_run=dry_run, consents=consents)
         return
     server, name = server or getattr(plan.options, "server", None), name or getattr(plan.options, "name", None)
     if server or any(_is_given(option) for option in ("name", "ca", "dry_run", "consents")):
@@ -330,7 +330,7 @@ def _measure_server(
 def _measure_sites(
     plan: Plan,
     sites: Path | None,
-    resolvers: tuple[str, ...],
+    named_resolvers: tuple[str, ...],
     ca: Path | None,
     folder: Path,
     *,
@@ -344,7 +344,7 @@ def _measure_sites(
     if live_pages is None:
         able = " or ".join(name for name, study in STUDIES.items() if study.live_pages)
         raise click.UsageError(f"--sites and --resolver need --study {able}.")
-    named = resolvers or tuple(filter(None, [os.environ.get("CROSSLAYER_RESOLVERS")]))
+    named = named_resolvers or tuple(filter(None, [os.environ.get("CROSSLAYER_RESOLVERS")]))
     if sites is None or not named:
         raise click.UsageError("--sites and --resolver belong together: give both.")
     asked = live_pages.live_pages(plan, sites, named, ca)

@@ -31,7 +31,7 @@ class WebOptions(Options):
     resolver_like: str = ""
     """`DATASET:RESOLVER[@VANTAGE]`: the stub's resolver is one at its own distance, with the times of this resolver in
     a dataset of `crosslayer compare`. Each round draws one of its RTTs. Empty: the server of the pages."""
-    resolvers: tuple[str, ...] = ()
+    live_resolvers: tuple[str, ...] = ()
     """Resolvers of live pages, as `crosslayer measure --sites` names them in the plan: name and address."""
 
     def __post_init__(self) -> None:

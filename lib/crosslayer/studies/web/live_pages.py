@@ -149,7 +149,7 @@ def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: 
     if not targets:
         raise CampaignError("every resolver is on the stop list", where="--resolver", next_step="Name another one.")
     asked = dict.fromkeys(f"{target.name} {target.address}" for target in measured)
-    options = replace(plan.options, resolvers=tuple(asked))
+    options = replace(plan.options, live_resolvers=tuple(asked))
     plan = replace(plan, links=(vantage(),), pages=tuple(sites), clock=inside() or "wall", options=options)
     return LivePages(plan, sites, targets, [*known.left_out, *left_out], ca_file)
 
