@@ -38,7 +38,7 @@ name = "dead"
 transports = ["doudp"]
 dead = true
 """
-SITES = "# in the box\nhttps://www.shop.example/\nhttps://missing.example/  # no such name\n"
+SITES = "# in the box\nhttps://www.shop.example/\nhttps://missing.example/  # no such name\nhttp://www.shop.example/\n"
 ORIGIN_MS = 24
 RESOLVER_MS = {"near": 10, "far": 60}
 ROUND_TRIPS = {"DoUDP": 1, "DoH": 3, "DoQ": 2}
@@ -58,7 +58,7 @@ def killed(folder: Path) -> None:
     command += ["--out", str(out)]
     log = folder / "killed.log"
     with log.open("wb") as shown, subprocess.Popen(command, stdout=shown, stderr=shown) as process:
-        while b" 1/4 " not in log.read_bytes():
+        while b" 1/6 " not in log.read_bytes():
             assert process.poll() is None, log.read_text(encoding="utf-8")
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
@@ -114,9 +114,14 @@ def check_times(dataset: Dataset) -> None:
 
 
 def check_failures(dataset: Dataset) -> None:
-    loads = dataset.table("page_loads").filter(page="missing.example").collect()
-    assert len(loads) == ROUNDS * len(RESOLVER_MS) * len(ROUND_TRIPS)
-    assert all("ERR_NAME_NOT_RESOLVED (lookup: rcode NXDOMAIN)" in error for error in loads["error"])
+    reasons = {
+        "missing.example": "net::ERR_NAME_NOT_RESOLVED (lookup: rcode NXDOMAIN)",
+        "http://www.shop.example": "net::ERR_CONNECTION_REFUSED",
+    }
+    for page, reason in reasons.items():
+        errors = dataset.table("page_loads").filter(page=page).collect()["error"]
+        assert len(errors) == ROUNDS * len(RESOLVER_MS) * len(ROUND_TRIPS)
+        assert all(error.endswith(reason) for error in errors), page
 
 
 def check_resumed(kept: list[float], dataset: Dataset) -> None:
@@ -125,7 +130,7 @@ def check_resumed(kept: list[float], dataset: Dataset) -> None:
     assert len(kept) in range(of_round, len(loads), of_round)
     assert set(kept) <= set(loads["started_s"])
     assert loads.select("round", "page", "resolver", "dns_protocol").is_duplicated().sum() == 0
-    assert len(loads) == 2 * ROUNDS * of_round
+    assert len(loads) == 3 * ROUNDS * of_round
 
 
 def check_printed(output: str) -> None:
