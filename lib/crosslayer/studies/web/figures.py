@@ -408,7 +408,7 @@ FIGURES = (
         caption="Percentage of rounds in which the page loaded faster than over DoUDP, against the page's number of "
         "lookups, on links with and without loss.",
         note="Each mark is one page; lines: mean of the pages. A page has few rounds, so there are no intervals. At "
-        "50 %, a transport is as often slower as faster than DoUDP.",
+        "50 %, a transport is faster than DoUDP as often as it is slower.",
         data=faster_data,
         chart=faster,
         table=("link", "page", "lookups", "series", "n", "percent"),

@@ -223,8 +223,8 @@ FIGURES = (
     _figure(
         name="early-data-saving",
         title="Time saved by H3 0-RTT within a round",
-        caption="Two times of an H3 1-RTT load minus the same times of the H3 0-RTT load in the same round: "
-        "start of the response (all pages pooled) and PLT (page by page). Unit: the link's RTT.",
+        caption="H3 1-RTT load minus H3 0-RTT load in the same round: time to the start of the response (all pages "
+        "pooled), and PLT (page by page). Unit: the link's RTT.",
         note=f"Filled: medians, 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11. Dashed: "
         "0 and 1 RTT.",
         data=saving_data,
