@@ -102,10 +102,9 @@ def _bound(row: Mapping[str, Any]) -> str:
 
 def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float) -> str:
     """The verdict on a reduction, which the paper's own figure may contradict."""
-    ours = f"at most {100 * row['ours']:.0f}\N{NO-BREAK SPACE}% in our campaigns"
+    ours = f"our maximum: {100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
     if published_percent < 100 * fraction - 5:
-        shown = f"at most {published_percent:.0f}\N{NO-BREAK SPACE}%"
-        return f"does not follow from the paper's Fig. 8, which shows {shown}; {ours}"
+        return f"does not follow from the paper's Fig. 8 (maximum: {published_percent:.0f}\N{NO-BREAK SPACE}%); {ours}"
     held = {
         Verdict.REPRODUCED: "holds",
         Verdict.INCONCLUSIVE: "undecided",
