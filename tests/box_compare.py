@@ -1,8 +1,8 @@
 """Compare what `crosslayer compare` measures in a box with the truth, visit by visit.
 
-`python tests/box_compare.py [BOX.toml]` prints a table. The box runs in virtual time. The truth is the box's own: its
-packets, its answers and its description. True times are those of packets at the client's end of the path, as in
-`tests/box_tools.py`.
+`python tests/box_compare.py [BOX.toml]` prints a table, in virtual time. `--wall` measures in real time, without
+resumed connections and idle times. The truth is the box's own: its packets, its answers and its description. True times
+are those of packets at the client's end of the path, as in `tests/box_tools.py`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ class Checked:
         return self.measured_ms - self.true_ms
 
 
-def run(box: Path, folder: Path, *arguments: str, program: Sequence[str] = ()) -> tuple[Row, list[Row], list[Row]]:
-    """Compare in a box in virtual time: the result, the visits with their targets, and the truth.
+def run(
+    box: Path, folder: Path, *arguments: str, program: Sequence[str] = (), clock: str = "virtual"
+) -> tuple[Row, list[Row], list[Row]]:
+    """Compare in a box: the result, the visits with their targets, and the truth.
 
     `program` is run in the box with the command of the comparison as its last arguments.
     """
     truth, result, dataset = folder / "truth.jsonl", folder / "result.json", folder / "dataset"
-    box_options = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
+    box_options = ["--clock", clock, "--truth", str(truth), "--packets", "--writable", str(folder)]
     command = ["compare", "--name", f"a.{ZONE}", "--json", str(result), "--dataset", str(dataset), "--seed", "1"]
     paths = [str(ROOT), os.environ.get("PYTHONPATH")]
     crosslayer = [sys.executable, "-m", "crosslayer"]
@@ -194,7 +196,8 @@ def table(all_checked: list[Checked]) -> str:
         "|---|--:|--:|--:|--:|---|--:|",
     ]
     for value, meaning in MEANING.items():
-        group = [one for one in all_checked if one.value == value]
+        if not (group := [one for one in all_checked if one.value == value]):
+            continue
         errors = [one.error_ms for one in group]
         over = sum(abs(one.error_ms) > tolerance_ms(one) for one in group)
         cells = [
@@ -211,9 +214,10 @@ def table(all_checked: list[Checked]) -> str:
 
 
 if __name__ == "__main__":
+    wall = "--wall" in sys.argv
+    files = [Path(argument) for argument in sys.argv[1:] if argument != "--wall"]
+    described = files[0] if files else ROOT / "emulation/boxes/five.toml"
+    chosen = ["--zone", ZONE, "--rounds", str(ROUNDS), "--rate", "20"] + ([] if wall else ["--all"])
     with tempfile.TemporaryDirectory() as temporary:
-        described = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "emulation/boxes/five.toml"
-        _result, rows, facts = run(
-            described, Path(temporary), "--all", "--zone", ZONE, "--rounds", str(ROUNDS), "--rate", "20"
-        )
-        print(table(check(rows, facts)))
+        _result, rows, facts = run(described, Path(temporary), *chosen, clock="wall" if wall else "virtual")
+    print(table(check(rows, facts)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--truth",
     type=PATH,
     metavar="FILE",
-    help="Write the true values to this file, JSON Lines. The file must not exist.",
+    help="Write what happened in the box (hosts, answers, drops) to this file, JSON Lines. The file must not exist.",
 )
 @click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")

@@ -303,8 +303,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="The answer with each server",
-        caption="Each row is the difference of two visits of a round in the time until the document is complete. Three "
-        f"servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        caption="Each row compares two visits of the same round: the difference of their times until the document is "
+        f"complete. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,
