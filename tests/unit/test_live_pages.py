@@ -146,7 +146,7 @@ def test_a_plan_that_needs_the_testbed_is_refused(tmp_path: Path, plan: Plan) ->
 def test_consent_is_the_sentence_or_the_option(tmp_path: Path) -> None:
     live = call(tmp_path)
     for answer in ("", "yes", "i may send this"):
-        with pytest.raises(CampaignError, match="nothing was sent"):
+        with pytest.raises(outside.OutsideError, match="nothing was sent"):
             consent(live, given=False, ask=lambda _question, answer=answer: answer)
         with pytest.raises(outside.OutsideError):
             outside.check_names(["www.shop.example"], "a browser")

@@ -1004,7 +1004,7 @@ def test_a_notebook_gets_frames_a_chart_and_advice(tmp_path: Path) -> None:
 def test_a_notebook_sends_nothing_without_consent(unsent: None, tmp_path: Path, capsys: Any) -> None:
     import crosslayer
 
-    with pytest.raises(ResolversError, match="you did not consent; nothing was sent"):
+    with pytest.raises(outside.OutsideError, match="you did not consent; nothing was sent"):
         crosslayer.compare(["quad9"], dataset=tmp_path / "c")
     assert "at most 34 queries" in capsys.readouterr().out
     with pytest.raises(ResolversError, match="is no transport: 'DOH'"):

@@ -133,18 +133,11 @@ def command(
 def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
     """Obtain the user's consent if the upstream is an address outside; `OutsideError` for another host outside."""
     from crosslayer.testbed import outside
-    from crosslayer.testbed.errors import OutsideError
 
     host = settings.upstream_host
     with contextlib.suppress(ValueError):  # a name: it is refused, or its packets stay in this machine
         if not outside.inside(host):
-            question = f"The stub forwards every query to {host}. Type '{outside.SENTENCE}'"
-            if not given and typed(question).strip() != outside.SENTENCE:
-                raise OutsideError(
-                    "you did not consent; nothing was sent",
-                    where=host,
-                    next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
-                )
+            outside.obtain_consent(f"The stub forwards every query to {host}.", host, given=given, ask=typed)
             outside.allow([host])
     settings.check_consent()
 

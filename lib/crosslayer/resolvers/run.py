@@ -195,20 +195,14 @@ def announce(request: CompareRequest, say: Say) -> None:
 
 
 def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget where an address is outside; `ResolversError` without it.
+    """Obtain consent to the budget where an address is outside; `OutsideError` without it.
 
     `ask` receives a question and returns what the user typed.
     """
     addresses = _outside(request)
     if not addresses:
         return
-    question = f"{len(addresses)} addresses are outside this machine. Type '{outside.SENTENCE}'"
-    if not given and ask(question).strip() != outside.SENTENCE:
-        raise ResolversError(
-            "you did not consent; nothing was sent",
-            where="compare",
-            next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
-        )
+    outside.obtain_consent(f"{len(addresses)} addresses are outside this machine.", "compare", given=given, ask=ask)
     outside.allow(addresses)
 
 

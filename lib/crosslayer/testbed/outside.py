@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from crosslayer.testbed import namespaces, stop_list
@@ -57,6 +57,19 @@ def _is_own(address: str) -> bool:
     """Whether an address is one of this machine."""
     own = local_address(address)
     return own is not None and ipaddress.ip_address(own) == ipaddress.ip_address(address)
+
+
+def obtain_consent(what: str, where: str, *, given: bool, ask: Callable[[str], str]) -> None:
+    """Raise `OutsideError` unless consent is given or the user types the sentence.
+
+    `what` is a sentence about what leaves this machine. `ask` receives a question and returns what the user typed.
+    """
+    if not given and ask(f"{what} Type '{SENTENCE}'").strip() != SENTENCE:
+        raise OutsideError(
+            "you did not consent; nothing was sent",
+            where=where,
+            next_step=f"Type '{SENTENCE}', or give --i-may-send-this in a script.",
+        )
 
 
 def allow(addresses: Iterable[str]) -> None:

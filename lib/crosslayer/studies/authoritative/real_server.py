@@ -134,19 +134,13 @@ def _targets(server: str) -> list[ResolverTarget]:
 
 
 def consent(server: RealServer, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget if the server is outside; `CampaignError` without it.
+    """Obtain consent to the budget if the server is outside; `OutsideError` without it.
 
     `ask` receives a question and returns what the user typed.
     """
     if outside.inside(server.address):
         return
-    question = f"{server.address} is outside this machine. Type '{outside.SENTENCE}'"
-    if not given and ask(question).strip() != outside.SENTENCE:
-        raise CampaignError(
-            "you did not consent; nothing was sent",
-            where="measure --server",
-            next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
-        )
+    outside.obtain_consent(f"{server.address} is outside this machine.", "measure --server", given=given, ask=ask)
     outside.allow([server.address])
 
 

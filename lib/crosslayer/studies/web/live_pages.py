@@ -8,6 +8,7 @@ a new context without caches. Nothing is sent outside this machine without conse
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -155,19 +156,13 @@ def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: 
 
 
 def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget unless nothing leaves this machine; `CampaignError` without it.
+    """Obtain consent to the budget unless nothing leaves this machine; `OutsideError` without it.
 
     `ask` receives a question and returns what the user typed.
     """
     if outside.private():
         return
-    question = f"Pages and resolvers are outside this machine. Type '{outside.SENTENCE}'"
-    if not given and ask(question).strip() != outside.SENTENCE:
-        raise CampaignError(
-            "you did not consent; nothing was sent",
-            where="measure --sites",
-            next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
-        )
+    outside.obtain_consent("Pages and resolvers are outside this machine.", "measure --sites", given=given, ask=ask)
     outside.allow(live.addresses)
     outside.allow_any_name()
 
@@ -257,7 +252,7 @@ class _Loader:
         self._stack = contextlib.ExitStack()
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._browser: Browser | None = None
-        self._numbers = iter(range(10**9))
+        self._numbers = itertools.count()
 
     def close(self) -> None:
         """End the browser and remove its files."""
