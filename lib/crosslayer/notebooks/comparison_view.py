@@ -102,7 +102,9 @@ def compare(
     Raises
     ------
     ResolversError
-        For a faulty argument, and without consent.
+        For a faulty argument.
+    OutsideError
+        Without consent.
     """
     if not isinstance(resolvers, (str, Path)):
         arguments = list(resolvers)
