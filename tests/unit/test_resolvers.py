@@ -347,7 +347,7 @@ def test_five_resolvers_need_300_queries_and_more_are_pointed_out(unsent: None, 
 def test_without_the_sentence_nothing_is_sent(unsent: None, tmp_path: Path, typed: str) -> None:
     arguments = ["compare", "udp://192.0.2.1", "--dataset", str(tmp_path / "c")]
     done = CliRunner().invoke(cli, arguments, input=typed)
-    assert isinstance(done.exception, ResolversError)
+    assert isinstance(done.exception, outside.OutsideError)
     assert "you did not consent; nothing was sent" in str(done.exception)
     assert not (tmp_path / "c").exists()
 
