@@ -159,10 +159,13 @@ func Send(t *testing.T, conn *quic.Conn, m *dns.Msg) *quic.Stream {
 	return SendRaw(t, conn, Framed(t, m))
 }
 
-// SendRaw sends these bytes on a stream and ends it.
+// SendRaw sends these bytes on a stream and ends it. Where the server allows no further stream (RFC 9000, section 4.6),
+// it waits up to 5 s for one.
 func SendRaw(t *testing.T, conn *quic.Conn, wire []byte) *quic.Stream {
 	t.Helper()
-	stream, err := conn.OpenStream()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	stream, err := conn.OpenStreamSync(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
