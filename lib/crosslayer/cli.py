@@ -69,6 +69,8 @@ def _output_failed() -> bool:
 
 def main() -> None:
     """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
+    # The matrices of the bootstrap are small: threads of BLAS would wait for each other most of their time.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     color = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: where a terminal is
     try:
         try:

@@ -16,10 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 from crosslayer.campaign import provenance
+from crosslayer.campaign.tables import TABLES
 from crosslayer.cli import cli
 from crosslayer.discover import Support, table
 from crosslayer.discover import run as discovering
@@ -36,6 +38,7 @@ from crosslayer.resolvers.page import page
 from crosslayer.resolvers.plan import (
     ComparePlan,
     Disturbance,
+    Entry,
     IdleQuery,
     Measured,
     MissedRound,
@@ -593,7 +596,8 @@ def test_rows_contain_what_was_measured(tmp_path: Path) -> None:
     for entry in entries:
         for name, some in rows_of(plan, entry).items():
             rows[name] += [row | {"link": "one"} for row in some]
-    read_again = entries_of(rows["resolver_queries"], rows["resolver_events"])["one"]
+    frames = (pl.DataFrame(some, schema=TABLES[name].polars_schema()) for name, some in rows.items())
+    read_again = entries_of(*frames)["one"]
     assert sorted(map(repr, read_again)) == sorted(map(repr, entries))
     cold, kept_hit, kept_miss, resumed = rows["resolver_queries"][2:6]
     assert [row["state"] for row in (cold, kept_hit, kept_miss, resumed)] == ["cold", "kept", "kept", "resumed"]
@@ -736,9 +740,11 @@ def test_a_copy_of_the_progress_goes_on_elsewhere() -> None:
     assert not copy.visited(0, 0)
     assert copy.left_alone(1)
     assert not copy.left_alone(0)
+    entries: list[Entry] = []
+    copy.record = entries.extend
     copy.add(TargetVisit(2, 0, 2.0, error="timeout"))
     assert copy.left_alone(0)
-    assert copy.entries == [TargetVisit(2, 0, 2.0, error="timeout")]
+    assert entries == [TargetVisit(2, 0, 2.0, error="timeout")]
     assert not progress.left_alone(0)
 
 

@@ -82,6 +82,38 @@ class _File:
             return np.frombuffer(self._file.read(span.length * span.kind.itemsize), span.kind)
 
 
+class _KnownRounds:
+    """Rounds in the order in which they were read first; the number of each is its place there."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._frames = [pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})]
+        self._spans: dict[bytes, _Span] = {}  # most series have the same rounds in the same order
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Columns campaign, round and host, a row for each round."""
+        return pl.concat(self._frames)
+
+    def span(self, rows: pl.DataFrame, file: _File) -> _Span:
+        """Position in the file of the numbers of the rounds of these rows."""
+        columns = [rows[name].to_physical().to_numpy() for name in CLUSTER]
+        digest = hashlib.blake2b(b"".join(column.tobytes() for column in columns)).digest()
+        if digest not in self._spans:
+            code = np.zeros(rows.height, np.int64)  # one number for each round; to sort rows of three takes longer
+            for column in columns:
+                code = code * (int(column.max()) - int(column.min()) + 1) + (column - column.min())
+            _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+            rounds = list(zip(*(column[first].tolist() for column in columns), strict=True))
+            if new := [place for place, round_ in enumerate(rounds) if round_ not in self._numbers]:
+                self._frames.append(rows[first[new]].select(CLUSTER))
+                for place in new:
+                    self._numbers[rounds[place]] = len(self._numbers)
+            numbers = np.array([self._numbers[round_] for round_ in rounds], np.int32)
+            self._spans[digest] = file.write(numbers[inverse])
+        return self._spans[digest]
+
+
 class Cells:
     """Observations by series, link and page.
 
@@ -96,16 +128,14 @@ class Cells:
     def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
         self._file = _File()
         self._spans: dict[Cell, tuple[_Span, _Span]] = {}
-        known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
-        written: dict[bytes, _Span] = {}  # most series have the same rounds in the same order
+        known = _KnownRounds()
         for part in parts:
-            known = self._read(part, known, written)
-        self._numbered(rounds_of(known))
+            self._read(part, known)
+        self._numbered(rounds_of(known.frame))
         self._sums = sums or {}
         cells = {(link, page) for _, link, page in self._spans}
         of_sums = ((name, *cell) for name in self._sums for cell in cells)
-        self.cells = frozenset((*self._spans, *(cell for cell in of_sums if self._has(cell))))
-        """Those that have observations."""
+        self._choose([*self._spans, *(cell for cell in of_sums if self._has(cell))])
 
     @classmethod
     def of(cls, frames: Frames) -> Cells:
@@ -115,7 +145,7 @@ class Cells:
     def only(self, links: Sequence[str], pages: Sequence[str]) -> Cells:
         """The cells of some links and pages, with their rounds only."""
         chosen = copy(self)
-        chosen.cells = frozenset(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
+        chosen._choose(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
         rounds = {span for cell, (_, span) in self._spans.items() if cell in chosen.cells}
         there = np.zeros(self.rounds.count, np.bool_)
         for span in rounds:
@@ -128,8 +158,7 @@ class Cells:
 
     def pages(self, series: str, link: str) -> tuple[str, ...]:
         """Pages with observations of a series on a link; queries outside page cells are of none."""
-        pages = [page for name, where, page in self.cells if (name, where) == (series, link)]
-        return tuple(sorted(pages, key=lambda page: (page is not None, page)))
+        return tuple(self._pages.get((series, link), ()))
 
     def numbers(self, cell: Cell) -> Numbers:
         """The observations of a cell, in the order of rounds."""
@@ -167,6 +196,13 @@ class Cells:
         hosts = self.rounds.hosts[self.rounds.blocks][there]
         return Rounds.of((np.cumsum(there, dtype=np.int32) - 1)[numbers], np.unique(hosts, return_inverse=True)[1])
 
+    def _choose(self, cells: Iterable[Cell]) -> None:
+        self.cells = frozenset(cells)
+        """Those that have observations."""
+        self._pages: dict[tuple[str, str], list[str]] = {}
+        for series, link, page in sorted(self.cells, key=lambda cell: (cell[2] is not None, cell[2])):
+            self._pages.setdefault((series, link), []).append(page)
+
     def _numbered(self, rounds: Rounds) -> None:
         self.rounds = rounds
         """Every round that there is; `numbers` has that of each round as it was read."""
@@ -193,34 +229,18 @@ class Cells:
             return False
         return len({self._spans[term][1] for term in terms}) == 1 or len(self.numbers(cell).values) > 0
 
-    def _read(self, part: Part, known: pl.DataFrame, written: dict[bytes, _Span]) -> pl.DataFrame:
-        """Write every cell's values and the places of their rounds in `known`; the rounds that are known then."""
+    def _read(self, part: Part, known: _KnownRounds) -> None:
+        """Write every cell's values, and the numbers that `known` has for their rounds."""
         by, columns = list(dict.fromkeys((part.condition, "link", "page"))), list(dict.fromkeys(part.series.values()))
         # Rows without a value are of no use where it is the only one; and polars 1.40 loses columns of concatenated
         # frames that are filtered by another.
         wanted = [*columns, *CLUSTER] if len(columns) == 1 else [*CLUSTER, *columns]
         for key, group in gathered(part.rows, by, wanted):
             of = dict(zip(by, key, strict=True))
-            known, of_all = self._write_rounds(group.select(CLUSTER), known, written)
             for name, column in part.series.items():
-                some, of_some = group, of_all
-                if group[column].null_count():
-                    some = group.filter(pl.col(column).is_not_null())
-                    known, of_some = self._write_rounds(some.select(CLUSTER), known, written)
+                some = group if not group[column].null_count() else group.filter(pl.col(column).is_not_null())
                 if not some.is_empty():
                     cell = (name.format(part.spelled(of[part.condition])), of["link"], of["page"])
                     if cell in self._spans:
                         raise ValueError(f"rows of {', '.join(map(str, cell))} are in two parts")
-                    self._spans[cell] = self._file.write(some[column].to_numpy()), of_some
-        return known
-
-    def _write_rounds(
-        self, rounds: pl.DataFrame, known: pl.DataFrame, written: dict[bytes, _Span]
-    ) -> tuple[pl.DataFrame, _Span]:
-        """The number of a round is known when all have been read; until then it is its place in `known`."""
-        digest = hashlib.blake2b(b"".join(rounds[name].to_physical().to_numpy().tobytes() for name in CLUSTER)).digest()
-        if digest not in written:
-            known = pl.concat([known, rounds.unique().join(known, on=CLUSTER, how="anti")])
-            numbered = rounds.join(known.with_row_index("number"), on=CLUSTER, maintain_order="left")
-            written[digest] = self._file.write(numbered["number"].to_numpy().astype(np.int32))
-        return known, written[digest]
+                    self._spans[cell] = self._file.write(some[column].to_numpy()), known.span(some, self._file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -188,15 +188,28 @@ def compare(
         for number in [*order, *others]
         if number not in copies
     ]
-    self_checks = [
-        SelfCheck(target, name, difference)
-        for copy in sorted(copies)
+    return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags, self_checks(plan, visits))
+
+
+def self_checks(plan: ComparePlan, visits: Iterable[TargetVisit]) -> list[SelfCheck]:
+    """Difference of each time between a resolver and its copy (A/A); none without a copy."""
+    twins = [
+        (number, copy)
+        for copy, second in enumerate(plan.targets)
+        if second.role is Role.SELF_CHECK
         for number, target in enumerate(plan.targets)
-        if plan.targets[copy].copies(target)
+        if second.copies(target)
+    ]
+    by_target: dict[int, list[TargetVisit]] = {number: [] for pair in twins for number in pair}
+    for visit in visits:
+        if visit.target in by_target:
+            by_target[visit.target].append(visit)
+    return [
+        SelfCheck(plan.targets[number], name, difference)
+        for number, copy in twins
         for key, name in times_of(plan).items()
         if (difference := differs(_by_round(by_target[number], key), _by_round(by_target[copy], key))[1]) is not None
     ]
-    return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags, self_checks)
 
 
 def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:

@@ -77,6 +77,8 @@ def measure_round(request: bytes) -> RoundResult:
             where=progress.vantage,
             next_step="Check out the same commit on both.",
         )
+    entries: list[Entry] = []
+    progress.record = entries.extend
     targets = progress.plan.targets
     outside.allow(asked.consent)
     not_asked = manners.stopped(targets)
@@ -91,7 +93,7 @@ def measure_round(request: bytes) -> RoundResult:
     finally:
         outside.withdraw()
     host = provenance.this_host(progress.vantage)
-    return RoundResult(progress.entries, host, provenance.packages(), visitor.limited)
+    return RoundResult(entries, host, provenance.packages(), visitor.limited)
 
 
 @contextlib.contextmanager
@@ -180,10 +182,8 @@ def _keep(journal: Journal, message: _Message) -> None:
         progress.add(MissedRound(message.round, message.missed, time.time()))
     else:
         journal.describe(message.vantage, message.result.host, message.result.versions)
-        for entry in message.result.entries:
-            progress.add(entry)
-        for other in journal.progress.values():
-            journal.share_stops(other)
+        progress.add(*message.result.entries)
+        journal.share_stops()
     if message.result is None or not message.result.limited or journal.plan.every_s:
         journal.finish(message.vantage, message.round)
 

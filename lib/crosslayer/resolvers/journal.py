@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset
@@ -16,6 +18,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.rounds import FinishedRound
 from crosslayer.campaign.run import Hosts, identify, now
 from crosslayer.campaign.store import FILE_NAME, Store
+from crosslayer.campaign.tables import TABLES
 from crosslayer.guest import inside
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.plan import (
@@ -38,7 +41,8 @@ _BACKEND = "the paths themselves"
 class Journal:
     """The store of a comparison; a context manager that closes it.
 
-    Every entry is one transaction. `export` makes the dataset, which `crosslayer report` and notebooks read.
+    Entries that are added together are one transaction. `export` makes the dataset, which `crosslayer report` and
+    notebooks read.
     """
 
     def __init__(self, folder: Path, plan: ComparePlan) -> None:
@@ -53,14 +57,11 @@ class Journal:
             if self._store.fact(name) is None:
                 self._store.set_fact(name, value)
         self._hosts = Hosts(self._store, self._common["campaign"])
-        rows = (_rows(self._store, plan, table) for table in (QUERIES, EVENTS))
-        known = entries_of(*rows)
         self.progress = {
-            vantage: Progress(plan, vantage, known.get(vantage, ()), partial(self._record, vantage))
+            vantage: Progress(plan, vantage, self._entries(vantage), partial(self._record, vantage))
             for vantage in plan.vantages
         }
-        for one in self.progress.values():
-            self.share_stops(one)
+        self.share_stops()
 
     @classmethod
     def create(cls, folder: Path, plan: ComparePlan) -> Journal:
@@ -99,8 +100,8 @@ class Journal:
 
     @property
     def measured(self) -> Measured:
-        """What was measured so far."""
-        return Measured(self.plan, {vantage: one.entries for vantage, one in self.progress.items()})
+        """What was measured so far, from the store."""
+        return Measured(self.plan, {vantage: self._entries(vantage) for vantage in self.plan.vantages})
 
     @property
     def first_s(self) -> float:
@@ -110,9 +111,11 @@ class Journal:
             self._store.set_fact("first_s", first_s)
         return float(first_s)
 
-    def share_stops(self, progress: Progress) -> None:
-        """Leave operators alone at one vantage point that asked at another one to stop."""
-        progress.stops |= self.measured.stops
+    def share_stops(self) -> None:
+        """Leave operators that asked to stop at one vantage point alone at all of them."""
+        stops = {operator: reason for one in self.progress.values() for operator, reason in one.stops.items()}
+        for one in self.progress.values():
+            one.stops |= stops
 
     def locate(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep where resolvers and vantage points are; rows of `locations.location_rows`."""
@@ -141,10 +144,20 @@ class Journal:
         """Keep which machine a vantage point is, without its name and address."""
         self._hosts.named(FinishedRound(None, -1, {}, 0, _BACKEND, versions, replace(host, name=vantage, mark=vantage)))
 
-    def _record(self, vantage: str, entry: Entry) -> None:
+    def _record(self, vantage: str, entries: Sequence[Entry]) -> None:
         common = self._common | {"link": vantage, "host": vantage}
-        rows = rows_of(self.plan, entry)
-        self._store.add_rows({table: [common | row for row in some] for table, some in rows.items()})
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for entry in entries:
+            for table, some in rows_of(self.plan, entry).items():
+                rows.setdefault(table, []).extend(common | row for row in some)
+        self._store.add_rows(rows)
+
+    def _entries(self, vantage: str) -> list[Entry]:
+        queries, events = (
+            pl.DataFrame(self._store.rows(name, vantage), schema=TABLES[name].polars_schema())
+            for name in (QUERIES, EVENTS)
+        )
+        return entries_of(queries, events).get(vantage, [])
 
 
 def read_campaign(folder: Path) -> Measured:
@@ -160,13 +173,7 @@ def read_campaign(folder: Path) -> Measured:
     plan = ComparePlan.of_campaign(
         campaign.links, campaign.pages, campaign.rounds, campaign.seed or 0, campaign.options, str(folder)
     )
-    queries, events = (dataset.table(name).collect().iter_rows(named=True) for name in (QUERIES, EVENTS))
-    return Measured(plan, entries_of(queries, events))
-
-
-def _rows(store: Store, plan: ComparePlan, table: str) -> Iterator[dict[str, Any]]:
-    for vantage in plan.vantages:
-        yield from store.rows(table, vantage)
+    return Measured(plan, entries_of(*(dataset.table(name).collect() for name in (QUERIES, EVENTS))))
 
 
 def _plan_of(known: dict[str, Any], folder: Path) -> ComparePlan:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+
+import polars as pl
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.decode import checked
@@ -318,26 +320,28 @@ class Measured:
         }
 
 
-def measured_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> Measured:
-    """What rows of the tables have; targets have no names of certificates and no paths, which rows lack too.
-
-    `queries` is iterated twice.
-    """
-    targets: dict[int, ResolverTarget] = {}
-    vantages, idle_s, name, rounds = set[str](), set[float](), "", 1
-    for row in queries:
-        vantages.add(row["link"])
-        if row["state"] == QueryState.IDLE:
-            idle_s.add(row["idle_s"])
-        name, rounds = row["page"], max(rounds, row["round"] + 1)
-        if row["target"] not in targets:
-            known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
-            targets[row["target"]] = ResolverTarget(*known, role=Role(row["role"]))
-    numbers = {target: number for number, target in enumerate(sorted(targets))}
-    renumbered = ({**row, "target": numbers[row["target"]]} for row in queries)
-    of_numbers = [targets[number] for number in sorted(targets)]
-    plan = ComparePlan(name, rounds, 0, 5.0, of_numbers, vantages=tuple(sorted(vantages)), idle_s=tuple(sorted(idle_s)))
+def measured_of(queries: pl.DataFrame, events: pl.DataFrame) -> Measured:
+    """What the tables have; targets have no names of certificates and no paths, which rows lack too."""
+    names = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target")
+    targets = [
+        ResolverTarget(resolver, operator, address, Protocol(protocol), port, role=Role(role))
+        for _, resolver, operator, address, protocol, port, role in names.iter_rows()
+    ]
+    renumbered = queries.with_columns(target=pl.col("target").rank("dense") - 1)
+    plan = ComparePlan(
+        queries["page"][-1] if queries.height else "",
+        int(queries.select(pl.col("round").max().fill_null(0)).item()) + 1,
+        0,
+        5.0,
+        targets,
+        vantages=tuple(queries["link"].unique().sort()),
+        idle_s=tuple(queries.filter(state=QueryState.IDLE.value)["idle_s"].unique().sort()),
+    )
     return Measured(plan, entries_of(renumbered, events))
+
+
+_TARGET = ("resolver", "operator", "address", "protocol", "port", "role")
+"""Columns of a target, in the order of `ResolverTarget`."""
 
 
 @dataclass(slots=True)
@@ -362,7 +366,7 @@ class Progress:
     entries
         What was measured before.
     record
-        Keeps each new entry, before it counts; None keeps them in memory only.
+        Keeps new entries, before they count.
     """
 
     def __init__(
@@ -370,15 +374,15 @@ class Progress:
         plan: ComparePlan,
         vantage: str = HERE,
         entries: Iterable[Entry] = (),
-        record: Callable[[Entry], None] | None = None,
+        record: Callable[[Sequence[Entry]], object] | None = None,
     ) -> None:
-        self.plan, self.vantage, self._record = plan, vantage, record
-        self.entries: list[Entry] = []
+        self.plan, self.vantage, self.record = plan, vantage, record
         self.stops: dict[str, str] = {}
         """Operators that asked to stop, each with the reason."""
         self.check: NetworkCheck | None = None
         self.disturbances: list[Disturbance] = []
-        self._visited: set[tuple[int, int, int]] = set()
+        self._visited: dict[tuple[int, int], bytearray] = {}
+        """By round and attempt: 1 for each target that was visited."""
         self._idle: dict[bool, list[IdleQuery]] = {True: [], False: []}
         self._failed: dict[int, int] = {}
         self._answers: dict[str, _Answers] = {}
@@ -388,18 +392,19 @@ class Progress:
         for entry in entries:
             self._count(entry)
 
-    def add(self, entry: Entry) -> None:
-        """Record what happened; a visit is kept when this returns, also if the process is killed afterwards."""
-        if self._record is not None:
-            self._record(entry)
-        self._count(entry)
+    def add(self, *entries: Entry) -> None:
+        """Record what happened, all of it or nothing; it is kept also if the process is killed afterwards."""
+        if self.record is not None:
+            self.record(entries)
+        for entry in entries:
+            self._count(entry)
 
     def copy(self, round_: int) -> Progress:
-        """What another machine has to know to measure a round; new entries of the copy are in its `entries`."""
+        """What another machine has to know to measure a round; the copy has no `record`."""
         copy = Progress(self.plan, self.vantage)
         copy.stops, copy.check = dict(self.stops), self.check
         copy.disturbances = list(self.disturbances)
-        copy._visited = {key for key in self._visited if key[0] == round_}
+        copy._visited = {key: bytearray(some) for key, some in self._visited.items() if key[0] == round_}
         copy._idle = {quic: list(some) for quic, some in self._idle.items()}
         copy._failed = dict(self._failed)
         copy._answers = {address: replace(one, tried=set(one.tried)) for address, one in self._answers.items()}
@@ -407,7 +412,19 @@ class Progress:
 
     def visited(self, round_: int, target: int) -> bool:
         """Whether a target was visited in a round, in its latest attempt."""
-        return (round_, target, self.attempt(round_)) in self._visited
+        visited = self._visited.get((round_, self.attempt(round_)))
+        return visited is not None and bool(visited[target])
+
+    @property
+    def visits(self) -> set[tuple[int, int]]:
+        """Round and target of each visit but those of attempts that were voided."""
+        return {
+            (round_, target)
+            for (round_, attempt), visited in self._visited.items()
+            if attempt == self.attempt(round_)
+            for target, there in enumerate(visited)
+            if there
+        }
 
     def attempt(self, round_: int) -> int:
         """Number of the latest attempt at a round, from 0."""
@@ -439,7 +456,6 @@ class Progress:
         )
 
     def _count(self, entry: Entry) -> None:
-        self.entries.append(entry)
         if isinstance(entry, OperatorStop):
             self.stops[entry.operator] = entry.reason
         elif isinstance(entry, NetworkCheck):
@@ -447,7 +463,8 @@ class Progress:
         elif isinstance(entry, Disturbance):
             self.disturbances.append(entry)
         elif isinstance(entry, TargetVisit):
-            self._visited.add((entry.round, entry.target, entry.attempt))
+            round_ = (entry.round, entry.attempt)
+            self._visited.setdefault(round_, bytearray(len(self.plan.targets)))[entry.target] = True
             self._failed[entry.target] = 0 if entry.error is None else self._failed.get(entry.target, 0) + 1
             target = self.plan.targets[entry.target]
             if _over_udp(target):
@@ -560,37 +577,14 @@ def _event(
     return {EVENTS: [own]}
 
 
-def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> dict[str, list[Entry]]:
+def entries_of(queries: pl.DataFrame, events: pl.DataFrame) -> dict[str, list[Entry]]:
     """Entries by vantage point, from rows of the tables: the inverse of `rows_of`."""
-    visits: dict[tuple[str, int, int, int], dict[str, Any]] = {}
-    for row in queries:
-        key = (row["link"], row["round"], row["target"], row.get("attempt") or 0)
-        values = visits.setdefault(key, {"started_s": row["started_s"], "rtt_ms": row["rtt_ms"]})
-        total_ms, handshake_ms, error = row["total_ms"], row["handshake_ms"], row["error"]
-        parts = tuple(row[column] for column in SIZES_BY_PART.values())
-        sizes = None if None in parts else parts
-        if row["cache"] == CacheUse.MISS:
-            values |= {"miss_ms": total_ms, "miss_error": error}
-        elif row["state"] == QueryState.COLD:
-            values |= {"first_ms": total_ms, "handshake_ms": handshake_ms, "error": error, "site": row["site"]}
-            values["moved"] = row.get("moved")
-            values["first_bytes"] = sizes
-        elif row["state"] == QueryState.KEPT:
-            values |= {"next_ms": total_ms, "next_error": error}
-        elif row["state"] == QueryState.EARLY_DATA:
-            values |= {"early_ms": total_ms, "early_error": error}
-        elif row["state"] in (QueryState.IDLE, QueryState.IDLE_SEARCH):
-            search = row["state"] == QueryState.IDLE_SEARCH
-            query = IdleQuery(row["idle_s"], row["rested_s"], total_ms, error, row["moved"], search)
-            values["idle"] = (*values.get("idle", ()), query)
-        else:
-            values |= {"resumed_ms": total_ms, "resumed_handshake_ms": handshake_ms, "resumed_error": error}
-            values |= {"session_resumed": row["session_resumed"], "resumed_bytes": sizes}
     entries: dict[str, list[Entry]] = {}
-    for (vantage, round_, target, attempt), values in sorted(visits.items(), key=lambda item: item[1]["started_s"]):
-        visit = TargetVisit(round_, target, vantage=vantage, attempt=attempt, **values)
-        entries.setdefault(vantage, []).append(visit)
-    for row in events:
+    for row in _visits_frame(queries).iter_rows(named=True):
+        row["idle"] = tuple(IdleQuery(**query) for query in row["idle"])
+        row |= {name: _sizes(row[name]) for name in ("first_bytes", "resumed_bytes")}
+        entries.setdefault(row["vantage"], []).append(TargetVisit(**row))
+    for row in events.iter_rows(named=True):
         of_vantage = entries.setdefault(row["link"], [])
         if row["kind"] == EventKind.STOPPED:
             of_vantage.append(OperatorStop(row["subject"], row["reason"], row["when_s"]))
@@ -605,3 +599,47 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
             intercepted = row["kind"] == EventKind.INTERCEPTED
             of_vantage.append(NetworkCheck(row["subject"], intercepted, row["site"], row["when_s"]))
     return entries
+
+
+def _visits_frame(queries: pl.DataFrame) -> pl.DataFrame:
+    """A row for each visit, in the order of their starts; the fields of `TargetVisit`, with lists for tuples."""
+    state, total, error = pl.col("state"), pl.col("total_ms"), pl.col("error")
+    miss = pl.col("cache") == CacheUse.MISS
+    cold, kept, early, resumed = (
+        ~miss & (state == which)
+        for which in (QueryState.COLD, QueryState.KEPT, QueryState.EARLY_DATA, QueryState.RESUMED)
+    )
+    idle = ~miss & state.is_in([QueryState.IDLE, QueryState.IDLE_SEARCH])
+    handshake, sizes = pl.col("handshake_ms"), pl.concat_list(SIZES_BY_PART.values())
+    idle_query = pl.struct(
+        "idle_s", "rested_s", time_ms=total, error=error, moved="moved", search=state == QueryState.IDLE_SEARCH
+    )
+    keys = ("round", "target", pl.col("attempt").fill_null(0), pl.col("link").alias("vantage"))
+    visits = queries.group_by(*keys, maintain_order=True).agg(
+        pl.col("started_s").first(),
+        first_ms=total.filter(cold).last(),
+        handshake_ms=handshake.filter(cold).last(),
+        next_ms=total.filter(kept).last(),
+        resumed_ms=total.filter(resumed).last(),
+        resumed_handshake_ms=handshake.filter(resumed).last(),
+        session_resumed=pl.col("session_resumed").filter(resumed).last(),
+        miss_ms=total.filter(miss).last(),
+        rtt_ms=pl.col("rtt_ms").first(),
+        site=pl.col("site").filter(cold).last(),
+        early_ms=total.filter(early).last(),
+        moved=pl.col("moved").filter(cold).last(),
+        error=error.filter(cold).last(),
+        next_error=error.filter(kept).last(),
+        miss_error=error.filter(miss).last(),
+        resumed_error=error.filter(resumed).last(),
+        early_error=error.filter(early).last(),
+        first_bytes=sizes.filter(cold).last(),
+        resumed_bytes=sizes.filter(resumed).last(),
+        idle=idle_query.filter(idle),
+    )
+    return visits.sort("started_s", maintain_order=True)
+
+
+def _sizes(parts: list[int | None] | None) -> tuple[int, ...] | None:
+    """Sizes of all parts; None if one is missing."""
+    return None if parts is None or None in parts else tuple(part for part in parts if part is not None)

@@ -184,11 +184,7 @@ def announce(request: CompareRequest, say: Say) -> None:
     if request.resume:
         with Journal.resume(request.dataset, request.plan) as journal:
             # What every vantage point has.
-            by_vantage = [
-                {(visit.round, visit.target) for visit in journal.measured.visits if visit.vantage == vantage}
-                for vantage in journal.progress
-            ]
-            visited = set.intersection(*by_vantage)
+            visited = set.intersection(*(progress.visits for progress in journal.progress.values()))
             check = check and any(progress.check is None for progress in journal.progress.values())
     shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
     say(manners.budget_text(shares, request.plan, request.queries_per_s, request.per_day))
@@ -226,7 +222,7 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
         if not request.resume:
             journal.locate(location_rows(request.locations, request.positions))
         total = (len(plan.targets) - len(request.not_asked)) * plan.rounds * len(plan.vantages)
-        done = len(journal.measured.visits)
+        done = sum(len(progress.visits) for progress in journal.progress.values())
         with (
             contextlib.suppress(KeyboardInterrupt),
             tqdm(total=total, initial=done, unit="visit", smoothing=0.05, dynamic_ncols=True) as bar,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,22 +45,18 @@ _MOST_RESOLVERS, _MOST_POINTS = 12, 4000
 
 def compared(inputs: Inputs) -> analysis.ResolverComparison:
     """The comparison that the tables contain."""
-    queries, events = inputs.resolver_queries.collect(), inputs.resolver_events.collect()
-    return analysis.of(measured_of(_Rows(queries), _Rows(events)))
+    return analysis.of(measured_of(inputs.resolver_queries.collect(), _events(inputs)))
 
 
-class _Rows:
-    """Rows of a frame, made one at a time; a campaign of the paper's size has millions."""
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self._frame.iter_rows(named=True)
+def _events(inputs: Inputs) -> pl.DataFrame:
+    return inputs.resolver_events.collect()
 
 
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
     """A row for each transport and measure: the difference between a resolver and itself, ms."""
+    queries = inputs.resolver_queries
+    twice = queries.filter(role=Role.SELF_CHECK.value).select("resolver", "address").unique()
+    measured = measured_of(queries.join(twice, on=["resolver", "address"], how="semi").collect(), _events(inputs))
     rows = [
         {
             "resolver": check.target.name,
@@ -74,7 +69,7 @@ def self_check_data(inputs: Inputs) -> pl.DataFrame:
             "high": check.difference.high,
             "source": "measured",
         }
-        for check in compared(inputs).self_checks
+        for check in analysis.self_checks(measured.plan, measured.visits)
     ]
     return pl.DataFrame(rows, schema=_SELF_CHECKS)
 
