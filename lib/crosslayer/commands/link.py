@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     "--loss",
     type=TEXT,
     metavar="1%[,3]",
-    help="Share of packets lost in each direction. With ,3: in bursts of 3 packets on average.",
+    help="Share of packets lost in each direction. 1%,3: in bursts of 3 packets on average.",
 )
 @click.option(
     "--jitter",
     type=TEXT,
     metavar="5ms[,normal][,ordered]",
-    help="Jitter in each direction. With ,ordered: packets keep their order.",
+    help="Jitter in each direction. 5ms,ordered: packets keep their order.",
 )
 @click.option(
     "--queue", type=TEXT, metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue."
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
     help="Cross-traffic through the same queue. bulk: one TCP flow. paced:20: UDP at 20 Mbit/s; paced: at half of the "
-    "link's rate. With ,up: from the client.",
+    "link's rate. bulk,up: from the client.",
 )
 @click.option(
     "--drop",
@@ -129,8 +129,8 @@ def command(
     COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced by these values.
     The exit status is COMMAND's.
 
-    `crosslayer measure --help` lists the links. In the last example, `compare` is the folder of a dataset that
-    `crosslayer compare` wrote, and `quad9` is a resolver in it.
+    `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9` of the
+    dataset in the folder `compare`, which `crosslayer compare` wrote.
 
     \b
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'

@@ -90,10 +90,10 @@ def command(
 ) -> None:
     """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
-    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions (see below), the
-    next connection uses the ticket and token of the previous one, and early data if --resumption allows it. The stub
-    caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed,
-    early_data, rcode, error and more.
+    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions on the control
+    socket, the next connection uses the ticket and token of the previous one. If --resumption allows it, the next
+    connection also sends early data. The stub caches no answers. It prints one JSON line per query: handshake_ms,
+    query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
 
     Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
     nothing to another machine.
