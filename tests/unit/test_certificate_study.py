@@ -180,4 +180,4 @@ def test_figures_are_drawn_and_say_what_a_certificate_costs() -> None:
         assert drawing.table is not None
     texts = {name: drawing.verdict or "" for name, drawing in drawings.items()}
     assert "longer by 1.01 RTT over DoQ and by 1.01 RTT over DoT" in texts["certificate-sizes"]
-    assert "by 2.00 RTT on two connections, by 1.00 RTT on one" in texts["certificate-one-connection"]
+    assert "2.00 RTT on two connections, 1.00 RTT on one" in texts["certificate-one-connection"]

@@ -307,8 +307,8 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["median"] == pytest.approx(1 + 1000 / RTT_MS["4g"], abs=0.01)
     verdict = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
-    assert "on a kept connection at the 95th percentile from 5 % loss (by" in str(verdict)
-    assert "never on a new connection" in str(verdict)
+    assert "Kept connection: from 5 % loss, by" in str(verdict)
+    assert "New connection: never" in str(verdict)
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=20))
     saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["n"] == 120
@@ -375,8 +375,8 @@ def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
     cost = frame.filter(source="in line", series="DoT", measure="P95", condition="5 % loss").row(0, named=True)
     assert cost["median"] == pytest.approx(2.0)
     verdict = str(draw(FIGURES["path-shared"], shared_queries(8), "").verdict)
-    assert "at 0 % loss, 0.0 % over each transport" in verdict
-    assert "at 5 % loss, 8.0 % over DoT, 1.0 % over DoQ" in verdict
+    assert "At 0 % loss: 0.0 % over each transport" in verdict
+    assert "At 5 % loss: 8.0 % over DoT, 1.0 % over DoQ" in verdict
     assert "At 5 % loss, the 95th percentile falls by 2.000 [2.000, 2.000] RTT from DoT to DoQ" in verdict
 
 
@@ -476,10 +476,10 @@ def test_what_a_broken_record_costs_is_reported_and_what_ech_does() -> None:
     assert re.search(r"Of 15 malformed records, the page loads over HTTP/2 with 13, ", verdict)
     assert "over HTTP/3 with 1 (wrong address hint), not at all with 1 (alias loop)." in verdict
     assert re.search(r"delays the response by at most 0\.50\d* \[.*\] RTT \(no answer\)", verdict)
-    assert re.search(r"0\.00 RTT on a first visit \(over HTTP/3\)", verdict)
-    assert re.search(r"0\.00 RTT on a second visit with early data \(over HTTP/3, early data\)", verdict)
-    assert re.search(r"1\.00 RTT after the server replaced its ECH key", verdict)
-    assert re.search(r"2\.00 RTT after the server disabled ECH", verdict)
+    assert re.search(r"First visit: 0\.00 RTT \(over HTTP/3\)", verdict)
+    assert re.search(r"Second visit with early data: 0\.00 RTT \(over HTTP/3, early data\)", verdict)
+    assert re.search(r"after the server replaced its ECH key: 1\.00 RTT", verdict)
+    assert re.search(r"after the server disabled ECH: 2\.00 RTT", verdict)
 
 
 def test_the_octets_of_a_record_match_its_name() -> None:

@@ -358,8 +358,8 @@ FIGURES = (
         name="connection-per-query",
         title="Response on a kept connection, on a new one, and with 0-RTT",
         notebook="authoritative",
-        caption="Mean response time in multiples of the link's RTT: on a kept connection, on a connection that is "
-        "closed after every query, and with each query as early data of a resumed session.",
+        caption="Mean response time in multiples of the link's RTT. Three cases: kept connection, connection that is "
+        "closed after every query, and each query as early data of a resumed session.",
         note="Marks: means; bars: 95 % intervals. 0-RTT includes only queries that the server received as early data.",
         data=connections_data,
         chart=partial(dots, title="Mean response (multiples of the RTT)"),

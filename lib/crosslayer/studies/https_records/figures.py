@@ -37,10 +37,10 @@ _MEASURED, _COST = "measured", "cost"
 _MOST_NAMES = 3
 """Records with the same outcome that the answer names; of more it has the number."""
 _ECH_COSTS = {
-    "ech": ("whole", "on a first visit"),
-    "ech-0-rtt": ("whole-0-rtt", "on a second visit with early data"),
-    "ech-replaced": ("whole", "after the server replaced its ECH key"),
-    "ech-gone": ("whole", "after the server disabled ECH"),
+    "ech": ("whole", "First visit"),
+    "ech-0-rtt": ("whole-0-rtt", "Second visit with early data"),
+    "ech-replaced": ("whole", "Visit after the server replaced its ECH key"),
+    "ech-gone": ("whole", "Visit after the server disabled ECH"),
 }
 """Kinds with ECH, what each is compared with, and in which case it is."""
 
@@ -138,11 +138,11 @@ def records_verdict(frame: pl.DataFrame) -> str:
         cost, loads = row(frame, source=_COST, condition=condition), shown.filter(condition=condition)
         if cost is not None:
             came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))
-            ech_costs.append(f"{round(cost['median'], 2) + 0.0:.2f} RTT {where} ({came_over})")
+            ech_costs.append(f"{where}: {round(cost['median'], 2) + 0.0:.2f} RTT ({came_over})")
         elif loads.height:
-            ech_costs.append(f"no page {where}")
+            ech_costs.append(f"{where}: no page")
     if ech_costs:
-        verdict += f" Delay with Encrypted Client Hello (ECH): {'; '.join(ech_costs)}."
+        verdict += f" Delays with Encrypted Client Hello (ECH). {'. '.join(ech_costs)}."
     return verdict
 
 

@@ -142,23 +142,23 @@ def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> lis
 def doq_verdict(frame: pl.DataFrame) -> str:
     """Where is DoQ faster than DoUDP?"""
     sentences: list[str] = []
-    for series, name in ((_KEPT, "on a kept connection"), (_EARLY, "with early data"), ("DoQ", "on a new connection")):
+    for series, name in ((_KEPT, "Kept connection"), (_EARLY, "Early data"), ("DoQ", "New connection")):
         for measure in _LEVELS:
             rows = _from(frame, source="DoUDP minus DoQ", series=series, measure=measure)
             wins = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > _CLEAR]
             if wins:
                 loss, values = wins[0]
                 sentences.append(
-                    f"{name} at the {_written(measure)} from {loss:g} % loss (by {with_interval(values, 'RTT', 1)})"
+                    f"{name}: from {loss:g} % loss, by {with_interval(values, 'RTT', 1)} at the {_written(measure)}"
                 )
                 break
         else:
             if rows:
-                sentences.append(f"never {name}")
+                sentences.append(f"{name}: never")
     if not sentences:
         return "Not answered: this dataset lacks one of the kinds of lookup."
     return (
-        f"DoQ is faster than DoUDP: {'; '.join(sentences)}. Reason: a lost DoQ packet is repeated after a probe "
+        f"When is DoQ faster than DoUDP? {'. '.join(sentences)}. Reason: a lost DoQ packet is repeated after a probe "
         "timeout, a lost DoUDP query only after one second."
     )
 

@@ -241,7 +241,7 @@ def shared_verdict(frame: pl.DataFrame) -> str:
         known = {name: f"{share['median']:.1f} %" for name, share in shares.items() if share}
         listed = ", ".join(f"{share} over {name}" for name, share in known.items())
         same = f"{next(iter(known.values()))} over each transport" if len(set(known.values())) == 1 else listed
-        sentences.append(f"at {condition}, {same}")
+        sentences.append(f"At {condition}: {same}")
     differences = (
         [
             f"{with_interval(difference, 'RTT', 2)} from {slow} to {fast}"
@@ -255,7 +255,7 @@ def shared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
         "Over TCP, an answer waits for packets that were lost before it (head-of-line blocking). Share of answers that "
-        f"take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. At {conditions[-1]}, the 95th percentile falls by "
+        f"take more than {_LATE_RTT:g} RTT. {'. '.join(sentences)}. At {conditions[-1]}, the 95th percentile falls by "
         f"{' and by '.join(differences)}."
     )
 
