@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--truth",
     type=PATH,
     metavar="FILE",
-    help="Write what happened in the box (hosts, answers, drops) to this file, JSON Lines. The file must not exist.",
+    help="Write the events in the box (hosts, answers, drops) to this new file, as JSON Lines.",
 )
 @click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time, where /tmp is in memory and all else is read-only.",
+    help="Folder that COMMAND may write to in virtual time. All other folders are read-only, except /tmp, which is in "
+    "memory.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -23,7 +23,7 @@ _CELL = 40
 @click.option(
     "--out",
     type=PATH,
-    help="Also write OUT/STUDY/claims.parquet and claims.md, and OUT/index.html again.",
+    help="Also write OUT/STUDY/claims.parquet and OUT/STUDY/claims.md, and update OUT/index.html.",
 )
 @click.option(
     "--compare",

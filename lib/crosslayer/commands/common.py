@@ -64,8 +64,8 @@ CLOCK = click.option(
     type=click.Choice(["wall", "virtual"]),
     default="wall",
     show_default=True,
-    help="Real time (wall) or virtual time, in which computing takes no time, so results do not depend on the machine. "
-    "virtual needs `make guest`.",
+    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so results do not "
+    "depend on the machine. virtual needs `make guest`.",
 )
 
 
@@ -83,7 +83,8 @@ COMPARE = click.option(
     "--compare",
     type=PATH,
     multiple=True,
-    help="Another campaign of the same study, e.g. in virtual time; repeatable.  [default: FOLDER-virtual*]",
+    help="Also compare with this campaign of the same study, e.g. one in virtual time; repeatable.  "
+    "[default: FOLDER-virtual*, if there is one]",
 )
 
 

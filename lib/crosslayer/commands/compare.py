@@ -30,8 +30,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--all",
     "everything",
     is_flag=True,
-    help="Also measure each resolver's other addresses, DoTCP, resumed connections, early data, and a query after "
-    "--idle 20s. Sends three to four times as many queries.",
+    help="Also measure each resolver's other addresses, DoTCP, resumed connections, early data, and a query after 20 s "
+    "without traffic (--idle 20s). Sends three to four times as many queries.",
 )
 @click.option(
     "--idle",
@@ -39,14 +39,14 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     multiple=True,
     type=TEXT,
     metavar="TIME",
-    help="Also send a query on the kept connection after it was idle for TIME, such as 20s; repeatable. Finds after "
-    "which time the network drops the state of an idle UDP flow.",
+    help="Also send a query on a connection that was idle for TIME, such as 20s; repeatable. Shows after which time "
+    "the network drops the state of an idle UDP flow.",
 )
 @click.option(
     "--self-check",
     is_flag=True,
-    help="Measure the first resolver twice, as if it were two (A/A): the difference shows how far equal resolvers "
-    "differ.",
+    help="Measure the first resolver twice, as if it were two resolvers (A/A). The difference shows how far equal "
+    "resolvers differ.",
 )
 @click.option("--rounds", type=click.IntRange(1, 100_000), help="Number of rounds. Intervals need 6.  [default: 6]")
 @click.option("--every", type=TEXT, metavar="TIME", help="Begin a round every TIME: 90s, 15m, 2h, 1d.")
@@ -55,15 +55,16 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Measure on these machines, reached by SSH (docs/howto/cluster.md), in place of this one. In the data, NAME "
-    "is the vantage point.",
+    help="Measure on these machines over SSH, not on this machine (docs/howto/cluster.md). In the data, NAME is the "
+    "vantage point.",
 )
 @click.option(
     "--mmdb",
     "databases",
     multiple=True,
     type=PATH,
-    help="A MaxMind database of cities or autonomous systems, to locate resolvers; repeatable. Needs maxminddb.",
+    help="A MaxMind database of cities or autonomous systems, to locate resolvers; repeatable. Needs the Python "
+    "package maxminddb.",
 )
 @click.option(
     "--at",
@@ -76,7 +77,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option(
     "--zone",
     default="",
-    help="A zone of yours in which every name exists. Also query new names in this zone, which are in no cache.",
+    help="A zone of yours in which every name exists (wildcard). Also query new names in this zone, which no resolver "
+    "has in its cache.",
 )
 @click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(
@@ -143,7 +145,8 @@ def command(
     The command prints what it will send and to whom. Before you consent, it sends nothing to an address outside this
     machine. Addresses and operators of the stop list get no queries (docs/howto/internet.md).
 
-    Exit status: 0 complete; 75 an operator is at its daily limit, continue tomorrow with --resume; 130 stopped.
+    Exit status 0: complete. 75: the daily limit of an operator is reached; continue tomorrow with --resume. 130: you
+    stopped the command.
 
     \b
     crosslayer compare cloudflare quad9 --dry-run

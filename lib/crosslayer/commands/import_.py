@@ -15,8 +15,8 @@ from crosslayer.commands.common import PATH
 def command(source: Path, out: Path) -> None:
     """Convert SOURCE, the raw data of a paper, to the dataset OUT.
 
-    SOURCE is the SQLite file that the measurement program of Sengupta et al. (TNSM 2024) wrote, or the folder to which
-    `single.query.response.times.zip` of Kosek et al. (IMC 2022) was extracted. SOURCE is not changed.
+    For Sengupta et al. (TNSM 2024), SOURCE is the SQLite file that their program wrote. For Kosek et al. (IMC 2022),
+    SOURCE is the folder with the extracted files of `single.query.response.times.zip`. SOURCE is not changed.
 
     \b
     crosslayer import web-performance.db data/local/theirs

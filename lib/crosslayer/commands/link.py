@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     "--loss",
     type=TEXT,
     metavar="1%[,3]",
-    help="Share of packets lost in each direction, and the mean length of a burst in packets.",
+    help="Share of packets lost in each direction. 1%,3: in bursts of 3 packets on average.",
 )
 @click.option(
     "--jitter",
     type=TEXT,
     metavar="5ms[,normal][,ordered]",
-    help="Jitter in each direction; ordered: packets keep their order.",
+    help="Jitter in each direction. 5ms,ordered: packets keep their order.",
 )
 @click.option(
     "--queue", type=TEXT, metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue."
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     "cross",
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
-    help="Cross-traffic through the same queue: one bulk TCP flow, or UDP at a fixed rate (paced, in Mbit/s).",
+    help="Cross-traffic through the same queue. bulk: one TCP flow. paced:20: UDP at 20 Mbit/s; paced: at half of the "
+    "link's rate. bulk,up: from the client.",
 )
 @click.option(
     "--drop",
@@ -65,15 +66,16 @@ if TYPE_CHECKING:
     type=TEXT,
     multiple=True,
     metavar="udp/443[@2s]",
-    help="As --drop, but the path answers with ICMP port unreachable (UDP), a reset (TCP) or ICMPv6 no route (ipv6).",
+    help="Packets that the path rejects, written as for --drop. The path answers with ICMP port unreachable (UDP), a "
+    "reset (TCP) or ICMPv6 no route (ipv6).",
 )
 @click.option(
     "--resolver-like",
     "like",
     type=TEXT,
     metavar="DATASET:RESOLVER[@VANTAGE]",
-    help="Emulate COMMAND's resolver with the path RTT and response times of RESOLVER in DATASET, a folder that "
-    "`crosslayer compare` wrote (docs/howto/internet.md).",
+    help="Emulate a resolver for COMMAND, with the path RTT and response times of RESOLVER in DATASET. DATASET is a "
+    "folder that `crosslayer compare` wrote (docs/howto/internet.md).",
 )
 @click.option(
     "--seed",
@@ -87,7 +89,8 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to in virtual time, where /tmp is in memory and all else is read-only.",
+    help="Folder that COMMAND may write to in virtual time. All other folders are read-only, except /tmp, which is in "
+    "memory.",
 )
 @click.option(
     "--capture",
@@ -122,12 +125,12 @@ def command(
 
     COMMAND runs in the client's namespace. The environment variable CROSSLAYER_SERVER is the server's address;
     CROSSLAYER_CA is the path of the CA certificate of this run. /etc/resolv.conf names the server as the resolver.
-    With --resolver-like, this file names the emulated resolver, and CROSSLAYER_RESOLVER is this resolver's address.
-    In COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced. The exit
-    status is COMMAND's.
+    With --resolver-like, /etc/resolv.conf names the emulated resolver, and CROSSLAYER_RESOLVER is its address. In
+    COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced by these values.
+    The exit status is COMMAND's.
 
-    `crosslayer measure --help` lists the links. In the last example, `compare` is the folder of a dataset that
-    `crosslayer compare` wrote, and `quad9` is a resolver in it.
+    `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9` of the
+    dataset in the folder `compare`, which `crosslayer compare` wrote.
 
     \b
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'

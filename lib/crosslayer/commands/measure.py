@@ -64,11 +64,14 @@ class _Measure(click.Command):
     type=PATH,
     help="Plan file (docs/reference/plan.md), instead of --study and --size.",
 )
-@click.option("--links", type=TEXT, help="Links, separated by commas. FILE.toml stands for all links in this file.")
+@click.option(
+    "--links", type=TEXT, help="Links, separated by commas; FILE.toml: all links in this file.  [default: the plan's]"
+)
 @click.option(
     "--pages",
     type=TEXT,
-    help="Pages, separated by commas: names, folders that `crosslayer page` made, or folders of such folders.",
+    help="Pages, separated by commas. Each is a name, a folder that `crosslayer page` made, or a folder that contains "
+    "such folders.  [default: the plan's]",
 )
 @click.option("--rounds", type=int, help="Rounds of each cell (link and page).")
 @click.option("--seed", type=int, help="Seed of the random orders.")
@@ -81,14 +84,14 @@ class _Measure(click.Command):
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
-    help="Real time (wall) or virtual time, in which computing takes no time, so results do not depend on the machine. "
-    "virtual needs `make guest`.  [default: the plan's, else wall]",
+    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so results do not "
+    "depend on the machine. virtual needs `make guest`.  [default: the plan's, else wall]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Number of guests in parallel, in virtual time. With --cluster: testbeds on this machine (local), testbeds on "
-    "each machine (ssh), or SLURM jobs (slurm).  [default: one per core; ssh and slurm: one]",
+    help="In virtual time: number of guests in parallel. With --cluster: number of testbeds on this machine (local), "
+    "of testbeds on each machine (ssh), or of SLURM jobs (slurm).  [default: one per core; ssh and slurm: one]",
 )
 @click.option(
     "--scheduler",
@@ -127,21 +130,23 @@ class _Measure(click.Command):
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="Also use workers with another commit or other versions; campaign.json records the differences.",
+    help="Also use workers with another commit of crosslayer or other versions of programs. campaign.json records the "
+    "differences.",
 )
 @click.option(
     "--server",
     type=TEXT,
     metavar="ADDRESS|LIST",
-    help="For --study authoritative: query a server of yours over the real network, not the emulated one. With "
-    "ADDRESS, all transports are tested; LIST is as for `crosslayer compare`.",
+    help="For --study authoritative: query a server of yours over the real network. ADDRESS: test all transports. "
+    "LIST, written as for `crosslayer compare`: test the transports that it names.",
 )
 @click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
 @click.option(
     "--sites",
     type=PATH,
     metavar="FILE",
-    help="For --study web: pages of your choice in place of the testbed's, over the network as it is; a URL a line.",
+    help="For --study web: file with one URL per line. These pages are loaded over the real network, in place of the "
+    "testbed's pages.",
 )
 @click.option(
     "--resolver",
@@ -149,7 +154,8 @@ class _Measure(click.Command):
     type=TEXT,
     multiple=True,
     metavar="NAME|LIST",
-    help="For --sites: a resolver as for `crosslayer compare`; repeatable.  [default: $CROSSLAYER_RESOLVERS]",
+    help="For --sites: resolver to query, named or listed as for `crosslayer compare`; repeatable.  "
+    "[default: the list $CROSSLAYER_RESOLVERS]",
 )
 @click.option(
     "--ca",
@@ -161,7 +167,7 @@ class _Measure(click.Command):
     "--i-may-send-this",
     "consents",
     is_flag=True,
-    help="For --server, --sites: consent to what is printed, for scripts.",
+    help="For --server and --sites: consent to the printed queries and loads without a prompt, for scripts.",
 )
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")

@@ -77,8 +77,8 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
     """Make a page from WARC, a web archive of one page.
 
-    As from-har, but an archive has no times, so `page check` compares only requests and bytes. To make an archive:
-    `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`
+    The page is made as by `page from-har`. An archive records no times, so `page check` compares only requests and
+    bytes. To make an archive: `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`
     """
     from crosslayer import pages
 
@@ -94,8 +94,8 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder in which a browser saved a page with all its files.
 
-    As from-har, but with one host and without compression, because a folder does not record what was transferred. Save
-    the document into the folder as well.
+    SAVED must contain the HTML document, too, which browsers save next to this folder. The page is made as by `page
+    from-har`, except that it has one host and no compression: a folder records neither hosts nor transferred bytes.
     """
     from crosslayer import pages
 

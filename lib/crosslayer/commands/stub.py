@@ -27,7 +27,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     "--upstream",
     required=True,
     metavar="URL",
-    help="Upstream resolver: udp, tcp, tls, https, h3 or quic://HOST[:PORT].",
+    help="Upstream resolver: SCHEME://HOST[:PORT]. SCHEME is udp, tcp, tls, https, h3 or quic.",
 )
 @click.option("--listen", default="127.0.0.1:53", show_default=True, metavar="ADDRESS:PORT", help="Local address.")
 @click.option("--ca", type=PATH, help="PEM file of the upstream's CA, instead of the system's.")
@@ -35,7 +35,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
-    help="What a new connection may reuse from an earlier one.  [default: ticket; none over udp and tcp]",
+    help="What a new connection may use from an earlier one: nothing, its ticket, or its ticket for early data.  "
+    "[default: ticket; none over udp and tcp]",
 )
 @click.option(
     "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until an unanswered query gets SERVFAIL."
@@ -56,7 +57,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     default=1.0,
     show_default=True,
     help="Idle seconds after which the stub suspects that a connection is lost. If the next query then gets no answer "
-    "within a probe timeout, the stub also sends it on a new connection. 0: it never does.",
+    "within a probe timeout, the stub repeats the query on a new connection. 0: never.",
 )
 @click.option("--metrics", type=PATH, help="File to append the JSON lines to, instead of standard output.")
 @click.option("--control", type=PATH, help="Control socket: Unix socket that accepts commands (JSON lines).")
@@ -69,7 +70,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     default="wall",
     hidden=True,
     expose_value=False,
-    help="For virtual time, run crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
+    help="Only real time (wall). For virtual time: crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -89,17 +90,17 @@ def command(
 ) -> None:
     """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
-    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions (see below), the
-    next connection uses the ticket and token of the previous one, and early data if --resumption allows it. The stub
-    caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed,
-    early_data, rcode, error and more.
+    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions on the control
+    socket, the next connection uses the ticket and token of the previous one. If --resumption allows it, the next
+    connection also sends early data. The stub caches no answers. It prints one JSON line per query: handshake_ms,
+    query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
 
     Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
     nothing to another machine.
 
-    With a COMMAND, the stub runs as long as COMMAND and exits with its status. Otherwise, it runs until it is stopped.
-    The control socket accepts {"command": NAME}. NAME is one of: ready, reset-sessions (closes the connection and
-    keeps tickets), forget (also drops tickets), stats.
+    With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without one, it runs until you
+    stop it. The control socket accepts {"command": NAME}. NAME is one of: ready, reset-sessions (closes the connection
+    and keeps tickets), forget (also drops tickets), stats.
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353

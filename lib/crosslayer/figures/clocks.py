@@ -17,6 +17,7 @@ import polars as pl
 from crosslayer.figures import marks
 from crosslayer.figures.figure import Figure
 from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import (
     BROWN,
     CHAIN,
@@ -54,6 +55,7 @@ _FURTHER = (
 _MAIN = {"kind": "full handshake", "condition": "main"}
 """What an empty word means."""
 _COLUMNS = 2
+_MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,41 +289,23 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_verdict(frame: pl.DataFrame) -> str:
-    """Do differences between conditions agree between the clocks, and where they do not, why?"""
+    """Do differences between conditions agree between the clocks, and how far apart are the others?"""
     known = frame.drop_nulls("low") if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
     sentence = (
-        f"Of {known.height} differences between conditions, {agree} are equal in real and virtual time within their 95 "
-        "% intervals; one in twenty misses by chance."
+        f"Of {known.height} differences between conditions, {agree} are equal in real and virtual time (95 % "
+        "intervals). By chance, about one in twenty is unequal."
     )
-    groups = known.filter(~pl.col("agrees")).group_by("panel", "series", maintain_order=True)
-    apart = [_group_sentence(str(panel), str(series), group, known) for (panel, series), group in groups]
-    return f"{sentence} Not equal: {'; '.join(apart)}." if apart else sentence
-
-
-def _group_sentence(panel: str, series: str, group: pl.DataFrame, known: pl.DataFrame) -> str:
-    cells = known.filter(panel=panel, series=series).height
-    name = panel if series in panel else f"{panel}, {series}"
-    text = f"{name} in {group.height} of {cells} cells, by {_range(group, 'apart')} ms more in real time"
-    why = {
-        "before_ms": "{} ms of them before the response starts",
-        "cpu_ms": "CPU time of the client: {} ms",
-        "packets": "packets sent: {}",
-    }
-    rows = [say.format(_range(group, name)) for name, say in why.items() if _some(group, name)]
-    return f"{text} ({'; '.join(rows)})" if rows else text
-
-
-def _some(group: pl.DataFrame, name: str) -> bool:
-    return name in group.columns and bool((group[name].drop_nulls().round(1) != 0).any())
-
-
-def _range(group: pl.DataFrame, name: str) -> str:
-    values = group[name].drop_nulls()
-    least, most = (f"{round(float(value), 1) + 0.0:.1f}" for value in (values.min(), values.max()))  # type: ignore[arg-type]
-    return least if least == most else f"{least} to {most}"
+    apart = known.filter(~pl.col("agrees"))
+    by_measure = []
+    for measure in _MEASURES:
+        of_measure = pl.col("panel").str.starts_with(measure)
+        if (rows := apart.filter(of_measure)).height:
+            counted = f"{rows.height} of {known.filter(of_measure).height}"
+            by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
+    return f"{sentence} Real minus virtual time of the others: {', '.join(by_measure)}." if by_measure else sentence
 
 
 def figures(study: str) -> tuple[Figure, ...]:
@@ -331,8 +315,8 @@ def figures(study: str) -> tuple[Figure, ...]:
             name=f"{study}-both-clocks",
             title=f"Time of network and of computation: {study}",
             notebook=NOTEBOOK,
-            caption="Median of each condition in virtual time, in which computing takes no time, and the time that "
-            "computing adds in real time.",
+            caption="Median duration of each condition in virtual time, in which computing takes no time. Real minus "
+            "virtual time is what computing adds.",
             note="Full: virtual time. Pale: real minus virtual time. Lines: 95 % intervals of this difference; the "
             "rounds of each campaign are resampled separately.",
             data=both_clocks_data,

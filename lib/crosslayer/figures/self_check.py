@@ -16,6 +16,7 @@ from crosslayer.figures.style import BLUE, COLUMN_WIDTH, RED, AnyChart
 
 TOLERATED = "#e6e6e6"
 _KEY = ("series", *metrics.CELL)
+_KS_LEVEL = 0.05
 
 
 def _loads(inputs: Inputs) -> metrics.Cells:
@@ -93,22 +94,15 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign has no self-check."
-    sentences = []
-    for one in pooled.iter_rows(named=True):
-        if one["low"] is None:
-            sentences.append(f"{one['series']}: too few rounds")
-            continue
-        equal = "equal" if one["equal"] else "not shown to be equal"
-        sentences.append(
-            f"{one['series']}: {equal}, {_plain(one['x'])} % [{_plain(one['low'])}, {_plain(one['high'])}], "
-            f"distributions {'differ' if one['ks_p'] < 0.05 else 'do not differ'} (KS {one['ks']:.2f}, p "
-            f"{one['ks_p']:.2f}, {one['n']} pairs)"
-        )
-    return "; ".join(sentences) + "."
-
-
-def _plain(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}"
+    shown = pooled.with_columns(name=pl.col("series").str.replace("A/A: (.+)", "$1 (A/A)"))
+    known = shown.filter(pl.col("low").is_not_null())
+    parts = {
+        f"Equal within {metrics.EQUAL_PERCENT:g} %": known.filter(pl.col("equal")),
+        f"Not shown to be equal within {metrics.EQUAL_PERCENT:g} %": known.filter(~pl.col("equal")),
+        "Different distributions (Kolmogorov-Smirnov test, 5 %)": known.filter(pl.col("ks_p") < _KS_LEVEL),
+        "Too few rounds": shown.filter(pl.col("low").is_null()),
+    }
+    return " ".join(f"{what}: {', '.join(rows['name'])}." for what, rows in parts.items() if rows.height)
 
 
 SELF_CHECK = partial(

@@ -115,10 +115,10 @@ def _chart(frame: pl.DataFrame) -> AnyChart:
 
 FIGURE = Figure(
     name="compare",
-    title="Resolvers from here",
+    title="Resolvers, measured from this machine",
     notebook=STUDY,
-    caption="Times of the first query on a new connection and of the next query on the same connection, for a name in "
-    "the cache.",
+    caption="Times of two queries for a name in the resolver's cache: the first query on a new connection, and the "
+    "next query on the same connection.",
     note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled. With more than 30 resolvers, only "
     "the fastest are drawn.",
     data=figure_rows,

@@ -67,17 +67,18 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
         saved = row(frame, source=POOLED, series=series, measure=measure)
         return with_interval(saved, "RTT", 2) if saved else None
 
-    sentences = []
-    for name in _BROWSERS.values():
-        start, whole = (together(_SAVES.format(name), measure) for measure in (_START, _PLT))
-        if start and whole:
-            sentences.append(f"in {name} {start} until the response starts and {whole} of PLT")
+    def saves(measure: str) -> list[str]:
+        values = {name: together(_SAVES.format(name), measure) for name in _BROWSERS.values()}
+        return [f"{value} in {name}" for name, value in values.items() if value]
+
+    start, whole = saves(_START), saves(_PLT)
     later = [f"{delay} with {name}" for name in _HANDSHAKES.values() if (delay := together(_LATER.format(name), _PLT))]
-    if len(sentences) < len(_BROWSERS) or not later:
+    if min(len(start), len(whole)) < len(_BROWSERS) or not later:
         return "Not answered: this dataset lacks one of the kinds of load."
     return (
-        f"All links and pages together, early data saves {', '.join(sentences)}. "
-        f"Firefox's PLT is later than Chromium's by {', '.join(later)}."
+        f"With early data, the response starts earlier by {' and '.join(start)}. The PLT is shorter by "
+        f"{' and '.join(whole)}. Firefox's PLT is longer than Chromium's by {' and '.join(later)}. All links and pages "
+        "together."
     )
 
 
@@ -129,18 +130,15 @@ def visits_verdict(frame: pl.DataFrame) -> str:
     combination = list(_VISITS)[-1]
     cells = []
     for values in frame.filter(combination=combination).iter_rows(named=True):
-        where = f"{values['page']} on {link_title(values['link'])} in {values['browser']}"
+        where = f"({values['page']} on {link_title(values['link'])} in {values['browser']})"
         reach = "" if values["low"] is None else f" [{values['low']:+.1f}, {values['high']:+.1f}]"
-        cells.append((values["increase_percent"], f"{values['increase_percent']:+.1f} %{reach}: {where}"))
+        cells.append((values["increase_percent"], f"{values['increase_percent']:+.1f} %{reach} {where}"))
     if not cells:
         return "Not answered: this dataset lacks the lookups or one of the kinds of load."
     first, last = min(cells), max(cells)
     if first == last:
-        return f"Compared with DoUDP and a full handshake, PLT with {combination} is {first[1]}."
-    return (
-        f"Compared with DoUDP and a full handshake, PLT with {combination} has its smallest and largest difference of "
-        f"{len(cells)} cells here: {last[1]}; {first[1]}."
-    )
+        return f"PLT with {combination}, minus the PLT of the baseline: {first[1]}."
+    return f"PLT with {combination}, minus the PLT of the baseline, over {len(cells)} cells: {first[1]} to {last[1]}."
 
 
 FIGURES = (
@@ -166,7 +164,7 @@ FIGURES = (
         name="browsers-visits",
         title="PLT saved by DoQ and early data in each browser",
         notebook="question_browsers",
-        caption="Time of a visit minus the time of the baseline, DoUDP with a full handshake in the same browser. A "
+        caption="PLT of a visit minus the PLT of the baseline, DoUDP with a full handshake in the same browser. A "
         "visit is the sum of a lookup and a page load in one round. First visit: DoQ. Returning visits, both with H3 "
         "0-RTT: DoUDP, and DoQ with early data.",
         note="Marks: differences of medians, percent; bars: 95 % intervals. Whole rounds are resampled, so both "

@@ -13,7 +13,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.self_check import SELF_CHECK
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.sentences import reach, row, with_interval
 from crosslayer.figures.style import (
     BLUE,
     CHAIN,
@@ -106,10 +106,9 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
 
 
 def _pooled_values(frame: pl.DataFrame, series: str) -> str:
-    """The pooled values of a series, page by page; empty if there are none."""
-    pages = sorted(frame["page"].drop_nulls().unique())
-    by_page = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
-    return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in by_page.items() if of)
+    """The range of the pooled values of a series over the pages; empty if there are none."""
+    pooled = frame.filter(source="pooled", series=series)["median"]
+    return "" if pooled.is_empty() else f"{reach(pooled, 1)} %"
 
 
 # All states of DNS and HTTP/3
@@ -185,10 +184,11 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
         for exchange in EXCHANGES
         if all(of["low"] is not None and of["low"] > 0 for of in _of(frame, exchange, WITH))
     ]
-    which = f" Even with that load, {', '.join(slower)} are slower than the baseline on every page." if slower else ""
+    which = f" On every page, the PLT stays longer than the baseline's with {', '.join(slower)}." if slower else ""
     return (
-        "Compared with DoUDP + H3 1-RTT, a page load with early data and a token takes "
-        f"{_across(frame, 'DoUDP', WITH)} with plain DNS and {_across(frame, 'DoQ 0-RTT', WITH)} with DoQ 0-RTT.{which}"
+        "PLT of a page load with early data and token, minus the PLT of the baseline (DoUDP + H3 1-RTT): "
+        f"{_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with DoQ 0-RTT. "
+        f"Ranges: over the pages.{which}"
     )
 
 
@@ -201,7 +201,7 @@ def row_of(frame: pl.DataFrame, exchange: str, load: str) -> dict[str, float] | 
 
 
 def _across(frame: pl.DataFrame, exchange: str, load: str) -> str:
-    return ", ".join(f"{with_interval(of, 'RTT', 2)} on {of['page']}" for of in _of(frame, exchange, load))
+    return reach(frame.filter(exchange=exchange, load=load)["median"], 2)
 
 
 # What the paper compared
@@ -231,8 +231,8 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
     if not (emulated and plain):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        f"Over DoUDP + H3 1-RTT, coalescing as the paper emulates it (DoQ + H3 0-RTT, with token) costs {emulated}. "
-        f"With the same web ticket, plain DNS costs {plain}. All links together."
+        "PLT minus the PLT of DoUDP + H3 1-RTT, all links together (ranges: over the pages). Coalescing as the paper "
+        f"emulates it (DoQ + H3 0-RTT with token): {emulated}. Control (DoUDP + H3 0-RTT with token): {plain}."
     )
 
 
@@ -261,8 +261,8 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
     if not (unfair and fair):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        f"With the same ticket and token on both sides, DoQ costs {fair} over plain DNS; compared as in the paper, "
-        f"where plain DNS has none, {unfair}. All links together."
+        "PLT with DoQ minus PLT with DoUDP, all links together (ranges: over the pages). Ticket and token on both "
+        f"sides: {fair}. As in the paper, ticket and token only on the side with DoQ: {unfair}."
     )
 
 
@@ -270,9 +270,10 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
 
 
 _ENCRYPTED = tuple(protocol for protocol in SIX_TRANSPORTS if protocol is not Protocol.DOUDP)
+_RETURNING = "returning visit"
 VISITS: dict[str, dict[Protocol, Pair]] = {
     "first visit": {protocol: Pair(combination(protocol, FULL), combination("DoUDP", FULL)) for protocol in _ENCRYPTED},
-    "returning visit": {
+    _RETURNING: {
         protocol: Pair(combination(BEST[protocol], WITH), combination("DoUDP", WITH)) for protocol in _ENCRYPTED
     },
 }
@@ -314,13 +315,16 @@ def visits_verdict(frame: pl.DataFrame) -> str:
     sentences = []
     for visit in VISITS:
         of_visit = frame.filter(visit=visit)
-        parts = [(protocol, _pooled_values(of_visit, protocol)) for protocol in (Protocol.DOQ, Protocol.DOH)]
-        if not all(text for _, text in parts):
-            return "Not answered: this dataset lacks exchanges or loads."
-        sentences.append(f"on a {visit}, " + "; ".join(f"{protocol} {text}" for protocol, text in parts))
+        parts = []
+        for protocol in (Protocol.DOQ, Protocol.DOH):
+            added = of_visit.filter(source="pooled", series=str(protocol))["median"]
+            if added.is_empty():
+                return "Not answered: this dataset lacks exchanges or loads."
+            parts.append(f"{reach(added, 1)} % with {BEST[protocol] if visit == _RETURNING else protocol}")
+        sentences.append(f"{visit.capitalize()}: {', '.join(parts)}.")
     return (
-        f"Over plain DNS in the same state, all links together: {'. And '.join(sentences)}. On a returning visit, DoQ "
-        "sends early data, and DoH resumes its session."
+        "Increase of the PLT over plain DNS in the same state, all links together (ranges: over the pages). "
+        f"{' '.join(sentences)}"
     )
 
 
@@ -376,13 +380,13 @@ def implementations_verdict(frame: pl.DataFrame) -> str:
         handshake, whole = (row(frame, source="pooled", client=client, measure=measure) for measure in _PHASES.values())
         if handshake and whole:
             sentences.append(
-                f"{with_interval(whole, 'ms', 2)} with {client} (handshake: {with_interval(handshake, 'ms', 2)})"
+                f"{client}: {with_interval(whole, 'ms', 2)} (handshake: {with_interval(handshake, 'ms', 2)})"
             )
     if not sentences:
         return "Not answered: this dataset has one implementation only."
     return (
-        f"Compared with quic-go with X25519, a DoQ exchange takes longer by {'; '.join(sentences)}. All links "
-        "together. The exchanges of this study use aioquic."
+        f"DoQ exchange minus that of quic-go with X25519, all links together. {'; '.join(sentences)}. The other "
+        "exchanges of this study use aioquic."
     )
 
 

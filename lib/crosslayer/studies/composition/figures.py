@@ -35,10 +35,10 @@ def composition_verdict(frame: pl.DataFrame) -> str:
         by_protocol = {name: row(frame, source=POOLED, series=name, measure=measure) for name in PROTOCOLS}
         parts = [f"{with_interval(value, 'ms', 2)} over {name}" for name, value in by_protocol.items() if value]
         if parts:
-            sentences.append(f"{measure} {', '.join(parts)}")
+            sentences.append(f"{measure[:1].upper()}{measure[1:]}: {', '.join(parts)}")
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
-    return f"The sum minus a load that resolves by itself: {'; '.join(sentences)}."
+    return f"Sum of exchange and load, minus a load whose browser resolves the name. {'. '.join(sentences)}."
 
 
 FIGURES = (
@@ -59,11 +59,11 @@ FIGURES = (
         empty="no rounds with a coupled load, an exchange and a load",
     ).figure(
         name="composition",
-        title="Exchange plus load, minus a load that resolves by itself",
+        title="Exchange plus load, minus a load whose browser resolves the name",
         notebook="question_composition",
-        caption="Sum of a DNS exchange and a load whose browser receives the address, minus the time of a load whose "
-        "browser resolves the name itself. All three belong to the same round. If the DNS transport has sessions, a "
-        "session is resumed.",
+        caption="Sum of a DNS exchange and a decoupled load (the browser receives the address), minus a coupled load "
+        "(the browser resolves the name itself). All three belong to the same round. Encrypted transports resume a "
+        "session.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -110,12 +110,12 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     published = frame.filter(pl.col("source") == "published")["median"].drop_nulls().to_list()
     printed = f"{min(published):.0f} to {max(published):.0f} ms" if published else "a fraction of a round-trip"
     return (
-        "Because the server answers the request on arrival, in the first flight. For each ms of RTT the response then "
-        f"starts {with_interval(early, 'ms', 2)} earlier than after a full handshake. If the server answers after the "
-        f"handshake, early data saves {with_interval(late, 'ms', 2)} per ms of RTT; a resumed session without early "
-        f"data saves {with_interval(resumed, 'ms', 2)}. These two save processing, which does not grow with the RTT. "
-        f"The PLT that {_PAPER} saves does not grow with it either ({printed}, on links of 15 and 92 ms). Its "
-        "0-RTT loads behave like requests that are answered after the handshake."
+        "Early data saves a round-trip only if the server answers on arrival: then early data saves "
+        f"{with_interval(early, 'ms', 2)} per ms of RTT. If the server answers after the handshake, early data saves "
+        f"{with_interval(late, 'ms', 2)} per ms of RTT. A resumed session without early data saves "
+        f"{with_interval(resumed, 'ms', 2)} per ms of RTT. In {_PAPER}, the saved PLT does not grow with the RTT "
+        f"({printed}, on links of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are answered "
+        "after the handshake."
     )
 
 

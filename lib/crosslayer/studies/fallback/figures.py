@@ -7,7 +7,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import BLUE, GREEN, INK, PURPLE, RED, SOLID, TEXT_WIDTH, AnyChart, Style, with_titles
 from crosslayer.studies.fallback.cases import CASES, SECTIONS
 from crosslayer.studies.fallback.timers import TIMERS, delays
@@ -24,6 +24,14 @@ _STYLES = {
     "Firefox with Happy Eyeballs v3": Style(PURPLE, "diamond", SOLID),
     "curl": Style(RED, "triangle-up", SOLID),
 }
+_DELAYS = (
+    ("Rejected packets, first visit", "first", "first-udp-rejected"),
+    ("Dropped packets, first visit", "first", "first-udp-dropped"),
+    ("Dropped packets, returning visit with early data", "return", "return-udp-dropped"),
+)
+"""Faults that the answer names, each with the conditions without and with it."""
+_NAMED_TIMERS = ("QUIC, then TCP", "QUIC with early data, then TCP", "TCP over IPv6, then over IPv4")
+"""Timers that the answer names; the table has all."""
 _ROW_PX = 9
 """Height of a client within a row."""
 _NO_PAGE_MS = 200_000.0
@@ -118,27 +126,26 @@ def blocked_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def blocked_verdict(frame: pl.DataFrame) -> str:
     """What does a user pay, and when does a browser try something else?"""
-    parts = []
-    for browser, link in frame.select("browser", "link").unique(maintain_order=True).rows():
-        cells = {
-            condition: cell_row
-            for condition in ("first", "first-udp-dropped", "first-udp-rejected", "return", "return-udp-dropped")
-            if (cell_row := row(frame, browser=browser, link=link, condition=condition))
-            and cell_row["median"] is not None
-        }
-        if len(cells) == 5:
-            starts = {condition: with_interval(cell, "ms", 0) for condition, cell in cells.items()}
-            parts.append(
-                f"{CLIENTS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
-                f"{starts['first-udp-rejected']} where UDP 443 is rejected and {starts['first-udp-dropped']} where it "
-                f"is dropped; on a return after {starts['return']}, and {starts['return-udp-dropped']} where it is "
-                "dropped"
-            )
-    if not parts:
+    medians = frame.drop_nulls("median").select("browser", "link", "condition", "median")
+    sentences = []
+    for title, base, condition in _DELAYS:
+        without, with_fault = (medians.filter(condition=name) for name in (base, condition))
+        both = with_fault.join(without, on=["browser", "link"], suffix="_without", maintain_order="left")
+        later = both.with_columns(later=pl.col("median") - pl.col("median_without"))
+        parts = [
+            f"{CLIENTS[str(browser)]} {reach(rows['later'], 0)} ms"
+            for (browser,), rows in later.group_by(["browser"], maintain_order=True)
+        ]
+        if parts:
+            sentences.append(f"{title}: {', '.join(parts)}.")
+    if len(sentences) < len(_DELAYS):
         return "Not answered: this dataset lacks first or returning visits."
     ended = frame.filter(pl.col("ended") > 0)
-    missing = f" No page came in {ended['ended'].sum()} of {frame['loads'].sum()} loads." if ended.height else ""
-    return "; ".join(parts) + "." + missing
+    missing = f" In {ended['ended'].sum()} of {frame['loads'].sum()} loads, no page came." if ended.height else ""
+    return (
+        "A path that blocks UDP port 443 delays the start of the response (differences of medians, ranges over the "
+        f"links). {' '.join(sentences)}{missing}"
+    )
 
 
 def timers_data(inputs: Inputs) -> pl.DataFrame:
@@ -188,16 +195,19 @@ def timers_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def timers_verdict(frame: pl.DataFrame) -> str:
     """What does each client wait for?"""
-    parts = []
-    for client in frame["browser"].unique(maintain_order=True):
-        own = frame.filter(pl.col("browser") == client).group_by("about", maintain_order=True)
-        waits = own.agg(low=pl.col("low").min(), high=pl.col("high").max())
-        listed = (
-            f"{about}: {low:.0f} ms" if round(low) == round(high) else f"{about}: {low:.0f} to {high:.0f} ms"
-            for about, low, high in waits.rows()
-        )
-        parts.append(f"{CLIENTS[client]}: {'; '.join(listed)}")
-    return ". ".join(parts) + "." if parts else "Not answered: this dataset lacks attempts."
+    sentences = []
+    for about in _NAMED_TIMERS:
+        waits = frame.filter(pl.col("about") == about).group_by("browser", maintain_order=True)
+        listed = [
+            f"{CLIENTS[str(client)]} {reach(pl.concat([rows['low'], rows['high']]), 0)} ms" for (client,), rows in waits
+        ]
+        if listed:
+            sentences.append(f"{about}: {', '.join(listed)}.")
+    return (
+        f"Lowest and highest wait of all rounds. {' '.join(sentences)}"
+        if sentences
+        else "Not answered: this dataset lacks attempts."
+    )
 
 
 FIGURES = (
@@ -220,8 +230,8 @@ FIGURES = (
         name="fallback-timers",
         title="How long a client waits before it tries something else",
         notebook="question_fallback",
-        caption="Delay between two packets of a load. Late DNS answers come 600 ms late: a wait of 600 ms ends with "
-        "the answer, not with a timer.",
+        caption="Time between the two packets that each row names, e.g. the first QUIC packet and the TCP SYN. A late "
+        "DNS answer comes after 600 ms. A wait of 600 ms therefore ends with this answer, not with a timer.",
         note="Marks: medians; bars: lowest to highest of all rounds.",
         data=timers_data,
         chart=timers,

@@ -7,8 +7,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.comparison import DIFFERENCE, Comparison
-from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREY, RED, SOLID, Style, link_title
+from crosslayer.figures.sentences import reach
+from crosslayer.figures.style import BLUE, GREY, RED, SOLID, Style
 from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO
 
 LIKE, NOW, SAME = "two connections - one", "no gateway - one connection", "two connections - no gateway (A/A)"
@@ -25,25 +25,20 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 def gateway_verdict(frame: pl.DataFrame) -> str:
     """What would a browser gain if it resolved a name on the connection that it loads the page on?"""
     differences = frame.filter(source=DIFFERENCE)
-    cells = list(differences.select("link", "page").unique(maintain_order=True).iter_rows())
 
-    def listed(series: str, *, in_rtts: bool) -> str:
-        parts = []
-        for link, page in cells:
-            of_cell = {"link": link, "page": page, "series": series}
-            in_ms, multiple = (row(differences, measure=measure, **of_cell) for measure in (_PLT_MS, _PLT))
-            if in_ms and multiple:
-                further = f" ({with_interval(multiple, 'RTT', 3)})" if in_rtts else ""
-                parts.append(f"{page} on {link_title(link)} {with_interval(in_ms, 'ms', 1)}{further}")
-        return "; ".join(parts)
+    def medians(series: str, measure: str) -> pl.Series:
+        return differences.filter(series=series, measure=measure)["median"]
 
-    like, now, same = listed(LIKE, in_rtts=True), listed(NOW, in_rtts=True), listed(SAME, in_rtts=False)
-    if not (like and now and same):
+    if frame.is_empty() or any(medians(series, _PLT).is_empty() for series in _COMPARED):
         return "Not answered: this dataset lacks loads without a gateway, or through one with one connection or two."
+    now, like, same = (
+        f"{reach(medians(series, _PLT), 2)} RTT ({reach(medians(series, _PLT_MS), 1)} ms)"
+        for series in (NOW, LIKE, SAME)
+    )
     return (
-        f"On a first visit one connection for DNS and page shortens the PLT. Without a gateway, minus one "
-        f"connection: {now}. Two connections minus one, both through the gateway: {like}. Added by the gateway with "
-        f"two (A/A): {same}."
+        f"On a first visit, one connection for DNS and page shortens the PLT by {now}, compared with a browser without "
+        f"a gateway. Compared with two connections through the same gateway, it shortens the PLT by {like}. The "
+        f"gateway with two connections adds {same}. Ranges: over links and pages."
     )
 
 

@@ -34,11 +34,13 @@ _STYLES = {
 _PROTOCOLS = {"h2": _H2, "h3": _H3}
 _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
+_MOST_NAMES = 3
+"""Records with the same outcome that the answer names; of more it has the number."""
 _ECH_COSTS = {
-    "ech": ("whole", "on a first visit"),
-    "ech-0-rtt": ("whole-0-rtt", "on a second visit with early data"),
-    "ech-replaced": ("whole", "after the server replaced its key"),
-    "ech-gone": ("whole", "after the server disabled it"),
+    "ech": ("whole", "First visit"),
+    "ech-0-rtt": ("whole-0-rtt", "Second visit with early data"),
+    "ech-replaced": ("whole", "Visit after the server replaced its ECH key"),
+    "ech-gone": ("whole", "Visit after the server disabled ECH"),
 }
 """Kinds with ECH, what each is compared with, and in which case it is."""
 
@@ -121,26 +123,26 @@ def records_verdict(frame: pl.DataFrame) -> str:
     outcomes = []
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
         names = [_ABOUT[condition] for condition in broken if over[condition] == how]
-        outcomes.append(f"with {len(names)} {how} ({'; '.join(names)})")
+        listed = f" ({'; '.join(names)})" if len(names) <= _MOST_NAMES else ""
+        outcomes.append(f"{how} with {len(names)}{listed}")
     verdict = f"Of {len(broken)} malformed records, the page loads {', '.join(outcomes)}."
     costs = frame.filter(pl.col("source") == _COST, pl.col("condition").is_in(broken)).sort("median", descending=True)
     if costs.height:
         dearest = costs.row(0, named=True)
         verdict += (
-            f" Compared with no record, the response is later by at most {with_interval(dearest, 'RTT', 2)} "
-            f"({dearest['about']})."
+            f" Compared with no record, a malformed record delays the response by at most "
+            f"{with_interval(dearest, 'RTT', 2)} ({dearest['about']})."
         )
     ech_costs = []
     for condition, (_base, where) in _ECH_COSTS.items():
         cost, loads = row(frame, source=_COST, condition=condition), shown.filter(condition=condition)
         if cost is not None:
-            opened = f"{loads['ech'].sum()} of {loads['n'].sum()} ClientHellos decrypted"
             came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))
-            ech_costs.append(f"{where} {with_interval(cost, 'RTT', 2)} ({came_over}, {opened})")
+            ech_costs.append(f"{where}: {round(cost['median'], 2) + 0.0:.2f} RTT ({came_over})")
         elif loads.height:
-            ech_costs.append(f"{where} the page does not load")
+            ech_costs.append(f"{where}: no page")
     if ech_costs:
-        verdict += f" With Encrypted Client Hello the response starts later: {'; '.join(ech_costs)}."
+        verdict += f" Delays with Encrypted Client Hello (ECH). {'. '.join(ech_costs)}."
     return verdict
 
 

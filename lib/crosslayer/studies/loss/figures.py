@@ -142,24 +142,24 @@ def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> lis
 def doq_verdict(frame: pl.DataFrame) -> str:
     """Where is DoQ faster than DoUDP?"""
     sentences: list[str] = []
-    for series, name in ((_KEPT, "on a kept connection"), (_EARLY, "with early data"), ("DoQ", "on a new connection")):
+    for series, name in ((_KEPT, "Kept connection"), (_EARLY, "Early data"), ("DoQ", "New connection")):
         for measure in _LEVELS:
             rows = _from(frame, source="DoUDP minus DoQ", series=series, measure=measure)
             wins = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > _CLEAR]
             if wins:
                 loss, values = wins[0]
                 sentences.append(
-                    f"{name} at the {_written(measure)} from {loss:g} % loss (by {with_interval(values, 'RTT', 1)})"
+                    f"{name}: from {loss:g} % loss, by {with_interval(values, 'RTT', 1)} at the {_written(measure)}"
                 )
                 break
         else:
             if rows:
-                sentences.append(f"{name} nowhere")
+                sentences.append(f"{name}: never")
     if not sentences:
         return "Not answered: this dataset lacks one of the kinds of lookup."
     return (
-        f"DoQ is faster than DoUDP: {'; '.join(sentences)}. A lost DoUDP query is repeated after a second, a lost DoQ "
-        "packet after a probe timeout."
+        f"When is DoQ faster than DoUDP? {'. '.join(sentences)}. Reason: a lost DoQ packet is repeated after a probe "
+        "timeout, a lost DoUDP query only after one second."
     )
 
 
@@ -181,17 +181,17 @@ def saved_verdict(frame: pl.DataFrame) -> str:
             saving = list(takewhile(lambda pair: pair[1]["low"] is not None and pair[1]["low"] > 0, rows))
             if saving:
                 loss, values = saving[-1]
-                parts.append(f"{_written(measure)} up to {loss:g} % (by {with_interval(values, 'RTT', 2)})")
+                parts.append(f"{loss:g} % at the {_written(measure)} (saves {values['median']:.1f} RTT)")
             elif rows:
-                parts.append(f"{_written(measure)} at no loss")
+                parts.append(f"none at the {_written(measure)}")
         if parts:
             sentences.append(f"{series}: {', '.join(parts)}")
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        f"Early data saves time (whole interval above 0) at these quantiles and losses: {'; '.join(sentences)}. If the "
-        "first flight is lost, the early data is lost with it. Then the lookup takes one round-trip more than with a "
-        "repeated full handshake."
+        "Highest loss at which early data saves time (whole interval above 0). "
+        f"{'. '.join(sentences)}. If the first flight is lost, the early data is lost with it. Then the lookup takes "
+        "one round-trip more than with a repeated full handshake."
     )
 
 
@@ -201,8 +201,7 @@ FIGURES = (
         title="A lookup when packets are lost",
         notebook="question_loss",
         caption="Duration of one lookup in three cases: new connection without early data, new connection with early "
-        "data, kept connection. Horizontal axis: share of packets lost independently in each direction. A lost DoUDP "
-        "query is repeated after one second.",
+        "data, kept connection. Horizontal axis: share of packets lost independently in each direction.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,

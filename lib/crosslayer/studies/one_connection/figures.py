@@ -8,7 +8,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import (
     BLUE,
     CHAIN,
@@ -137,20 +137,29 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
     sentences = []
-    for visit, what, meaning in (
-        (FIRST, "over DoUDP, then H3", "earlier on a first visit than with unencrypted DNS and a full handshake"),
-        (BACK, "over DoUDP, then H3 1-RTT", "earlier on a returning visit than with these"),
-        (BACK, "over DoUDP, then H3 0-RTT", "earlier than with unencrypted DNS, early data and a token"),
-        (BACK, "asking for the page at once", "earlier again if the page is requested together with its name"),
-        (BACK, "not waiting for SETTINGS", "later if the client waits for the server's SETTINGS"),
+    for visit, what, sentence, sign in (
+        (FIRST, "over DoUDP, then H3", "On a first visit, {} than with DoUDP and a full handshake.", 1),
+        (BACK, "over DoUDP, then H3 1-RTT", "On a returning visit, {} than with DoUDP and a full handshake.", 1),
+        (BACK, "over DoUDP, then H3 0-RTT", "On a returning visit, {} than with DoUDP, early data and a token.", 1),
+        (BACK, "asking for the page at once", "If the page is requested together with its name, {} than otherwise.", 1),
+        (BACK, "not waiting for SETTINGS", "If the client waits for the server's SETTINGS, {} than otherwise.", -1),
     ):
-        by_link = {link: row(of_all, link=link, visit=visit, what=what) for link in links}
-        values = [f"{with_interval(value, 'RTT', 3)} on {link_title(link)}" for link, value in by_link.items() if value]
-        if values:
-            sentences.append(f"{', '.join(values)} {meaning}")
+        values = of_all.filter(visit=visit, what=what)["median"] if links else pl.Series(dtype=pl.Float64)
+        if values.len():
+            sentences.append(sentence.format(_earlier(sign * values)))
     if not sentences:
         return "Not answered: this dataset lacks one of the modes."
-    return f"With name and page on one encrypted connection the document is complete: {'; '.join(sentences)}."
+    return (
+        "Time at which the document is complete, with name and page on one encrypted connection (ranges: over the "
+        f"links). {' '.join(sentences)}"
+    )
+
+
+def _earlier(values: pl.Series) -> str:
+    """Differences in RTT as a range, with `earlier` or `later` for their sign."""
+    if values.max() <= 0:  # type: ignore[operator]
+        return f"{reach(-values, 2)} RTT later"
+    return f"{reach(values, 2)} RTT earlier"
 
 
 _STEPS: dict[str, Style] = {
@@ -264,10 +273,10 @@ FIGURES = (
     ),
     Figure(
         name="document-size",
-        title="Size of the document, and steps before the client's address is validated",
+        title="Time until a document is complete, by its size",
         notebook="question_one_connection",
-        caption="Time until the first n kB of the long document have arrived, in multiples of the link's RTT. "
-        "A document of n kB would be complete at that time.",
+        caption="Time until the first n kB of the longest document have arrived, in multiples of the link's RTT. At "
+        "this time, a document of n kB would be complete.",
         note="Without a token, a server sends at most three times the bytes it has received, then waits (RFC 9000, "
         "section 8.1). Later steps are due to the server's congestion window.",
         data=size_data,

@@ -9,7 +9,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.sentences import reach, row, with_interval
 from crosslayer.figures.style import (
     BLUE,
     GREEN,
@@ -36,7 +36,8 @@ _SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANS
 _SHARED = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3")
 _IN_LINE = {"DoT": "DoQ", "DoH": "DoH3"}
 """What is delivered in order, and the same over streams that do not wait for each other."""
-_VISIT_STYLES = {"first visit": Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
+_FIRST = "first visit"
+_VISIT_STYLES = {_FIRST: Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
 _KINDS = ("rtt", "jitter", "queue", "loss")
 _CLEAR = 0.05
 """RTTs that count as a difference."""
@@ -213,17 +214,17 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     sentences = []
-    for (series, measure), some in known.group_by(["series", "measure"], maintain_order=True):
-        not_saving = [values["condition"] for values in some.iter_rows(named=True) if values["low"] <= 0]
-        where = f"everywhere except {', '.join(not_saving)}" if not_saving else "everywhere"
-        least, most = (some.row(at, named=True) for at in (some["median"].arg_min(), some["median"].arg_max()))
-        sentences.append(
-            f"{series} at {_quantile(str(measure))} {where}, from {with_interval(least, 'RTT', 2)} "
-            f"({least['condition']}) to {with_interval(most, 'RTT', 2)} ({most['condition']})"
-        )
+    for (series,), rows in known.group_by(["series"], maintain_order=True):
+        parts = []
+        for (measure,), some in rows.group_by(["measure"], maintain_order=True):
+            not_saving = some.filter(pl.col("low") <= 0)["condition"].to_list()
+            where = f" (not with {', '.join(not_saving)})" if not_saving else ""
+            parts.append(f"{reach(some['median'], 2)} RTT at {_quantile(str(measure))}{where}")
+        sentences.append(f"{series}: {', '.join(parts)}.")
     return (
-        f"Early data saves time (whole interval above 0): {'; '.join(sentences)}. RTTs are those of the idle path; a "
-        "full queue makes a round-trip longer."
+        f"Time saved by early data, as ranges over the paths. {' '.join(sentences)} Unless noted, the whole interval "
+        "lies above 0 on every path. RTT is that of the idle path, so a round-trip through a full queue counts as more "
+        "than one RTT."
     )
 
 
@@ -231,28 +232,31 @@ def shared_verdict(frame: pl.DataFrame) -> str:
     """What does head-of-line blocking cost?"""
     sentences = []
     conditions = list(frame["condition"].unique(maintain_order=True)) if frame.height else []
-    for slow, fast in _IN_LINE.items():
-        parts = []
-        for condition in conditions:
-            of = {"source": "in line", "series": slow, "condition": condition}
-            differences = [
-                f"{with_interval(difference, 'RTT', 2)} at {_quantile(measure)}"
-                for measure in LEVELS
-                if (difference := row(frame, measure=measure, **of)) and difference["median"] > _CLEAR
-            ]
-            late = [
-                row(frame, measure=_LATE, source="measured", series=name, condition=condition) for name in (slow, fast)
-            ]
-            if all(late):
-                shares = " and ".join(f"{share['median']:.1f} %" for share in late if share)
-                parts.append(f"{condition}: {', '.join(differences) or 'nothing'}; late: {shares}")
-        if parts:
-            sentences.append(f"{slow} minus {fast}: {'. '.join(parts)}")
-    if not sentences:
+    for condition in dict.fromkeys([*conditions[:1], *conditions[-1:]]):
+        shares = {
+            name: row(frame, measure=_LATE, source="measured", series=name, condition=condition)
+            for pair in _IN_LINE.items()
+            for name in pair
+        }
+        known = {name: f"{share['median']:.1f} %" for name, share in shares.items() if share}
+        listed = ", ".join(f"{share} over {name}" for name, share in known.items())
+        same = f"{next(iter(known.values()))} over each transport" if len(set(known.values())) == 1 else listed
+        sentences.append(f"At {condition}: {same}")
+    differences = (
+        [
+            f"{with_interval(difference, 'RTT', 2)} from {slow} to {fast}"
+            for slow, fast in _IN_LINE.items()
+            if (difference := row(frame, source="in line", series=slow, condition=conditions[-1], measure="P95"))
+        ]
+        if conditions
+        else []
+    )
+    if not sentences or not differences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
-        "A hundred queries, one every 10 ms, on one connection (late: more than 1.5 RTT, of both transports). "
-        f"{'. '.join(sentences)}. Over TCP an answer waits for lost packets before it."
+        "Over TCP, an answer waits for packets that were lost before it (head-of-line blocking). Share of answers that "
+        f"take more than {_LATE_RTT:g} RTT. {'. '.join(sentences)}. At {conditions[-1]}, the 95th percentile falls by "
+        f"{' and by '.join(differences)}."
     )
 
 
@@ -262,16 +266,24 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
     if known.is_empty():
         return "Not answered: this dataset lacks loads on one connection and on two, or has too few rounds."
     sentences = []
-    for (series, page, measure), some in known.group_by(["series", "page", "measure"], maintain_order=True):
-        parts = [f"{with_interval(values, 'RTT', 2)} at {values['condition']}" for values in some.iter_rows(named=True)]
-        sentences.append(f"{series} of {page}, {_quantile(str(measure))}: {', '.join(parts)}")
+    for (series, page), rows in known.group_by(["series", "page"], maintain_order=True):
+        parts = [
+            f"{reach(some['median'], 2)} RTT at {_quantile(str(measure))}"
+            for (measure,), some in rows.group_by(["measure"], maintain_order=True)
+        ]
+        visit = "First visit" if series == _FIRST else "Returning visit"
+        sentences.append(f"{visit} of {page}: {', '.join(parts)}.")
+    better = known.filter(pl.col("low") > 0).height
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     ends = (
-        f"It costs time (whole interval below 0) at {', '.join(dict.fromkeys(worse))}"
+        f"One connection costs time (whole interval below 0) at {', '.join(dict.fromkeys(worse))}."
         if worse
-        else "It costs time nowhere (no interval is entirely below 0)"
+        else "One connection costs time nowhere (no interval lies entirely below 0)."
     )
-    return f"Saved by one connection instead of two: {'; '.join(sentences)}. {ends}."
+    return (
+        f"Saved by one connection instead of two (ranges: over the losses). {' '.join(sentences)} {better} of "
+        f"{known.height} intervals lie entirely above 0. {ends}"
+    )
 
 
 FIGURES = (
@@ -307,8 +319,8 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time saved by using one connection for name and page, until the last byte of the page arrives. Rows: "
-        "share of packets lost independently in each direction. The name is resolved over DoH3, the page loaded over "
+        caption="Time saved until the last byte of the page arrives, if name and page use one connection. Rows: share "
+        "of packets lost independently in each direction. The name is resolved over DoH3, the page is loaded over "
         "HTTP/3. Each value is a quantile with two connections minus the same quantile with one.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import altair as alt
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import (
     BLUE,
     BROWN,
@@ -53,9 +52,7 @@ _STALL_MS = 1000.0
 _WHERE = {
     _PATH_EVENTS[PathEvent.FORGOTTEN]: "the NAT mapping expired",
     _PATH_EVENTS[PathEvent.MOVED]: "the client moved",
-    _PATH_EVENTS[
-        PathEvent.RESTARTED
-    ]: "the server restarted, so that it refuses early data for tickets that it does not know",
+    _PATH_EVENTS[PathEvent.RESTARTED]: "the server restarted and therefore refuses early data",
 }
 
 
@@ -137,10 +134,6 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def _ms(value: float) -> str:
-    return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"
-
-
 def rest_verdict(frame: pl.DataFrame) -> str:
     """How long does the next answer take?"""
     answers = frame.filter(pl.col("measure") == _ANSWER)
@@ -151,29 +144,32 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
     for (event,), some in beyond.group_by(["path_event"], maintain_order=True):
         worst = ", ".join(f"{values['protocol']} {values['median']:.2f} RTT" for values in some.iter_rows(named=True))
-        sentences.append(f"{event}: {worst}")
+        sentences.append(f"{worst} ({event})")
     verdict = ""
     if sentences:
-        verdict = f"Answer of the stub after its wait for a reaction, 99th percentile: {'; '.join(sentences)}. "
+        verdict = (
+            "The stub waits for a reaction on the old connection, then also uses a new one. Time from the end of this "
+            f"wait to the answer, 99th percentile: {'; '.join(sentences)}. "
+        )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
-    ends = [
-        f"{'within' if float(most) <= _LIMIT_RTT else 'above'} this limit if {_WHERE[event]}"  # type: ignore[arg-type]
-        for (event,), some in early.group_by(["path_event"], maintain_order=True)
-        if (most := some["median"].max()) is not None
-    ]
-    if ends:
-        verdict += f"The limit is {_LIMIT_RTT:g} RTT with early data; the time is {', '.join(ends)}. "
-    stalls = []
+    within: dict[bool, list[str]] = {True: [], False: []}
+    for (event,), some in early.group_by(["path_event"], maintain_order=True):
+        if (most := some["median"].max()) is not None:
+            within[float(most) <= _LIMIT_RTT].append(_WHERE[str(event)])  # type: ignore[arg-type]
+    if any(within.values()):
+        verdict += f"The limit with early data over QUIC is {_LIMIT_RTT:g} RTT. "
+    for events, where in ((within[True], "within"), (within[False], "above")):
+        if events:
+            verdict += f"The time is {where} this limit if {' or if '.join(events)}. "
     late = answers.filter(pl.col("median") >= _STALL_MS)
-    for path_event, keeper in product(_PATH_EVENTS.values(), _STYLES):
-        some = late.filter(path_event=path_event, keeper=keeper)
-        if not some.is_empty():
-            least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]
-            names = ", ".join(some["protocol"].unique(maintain_order=True))
-            stalls.append(f"{path_event}, {keeper}: {names}, {_ms(least)} to {_ms(most)}")
-    stalled = f"Medians of a second or more: {'; '.join(stalls) or 'none'}"
+    stalls = [
+        f"{keeper} {reach(some['median'] / 1000, 1)} s"
+        for keeper in _STYLES
+        if not (some := late.filter(keeper=keeper)).is_empty()
+    ]
+    stalled = f"Clients whose median answer takes a second or more: {', '.join(stalls) or 'none'}"
     never = [
-        f"{path_event}, {keeper}: {', '.join(some['protocol'].unique(maintain_order=True))}"
+        f"{keeper} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
         for (path_event, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
             ["path_event", "keeper"], maintain_order=True
         )

@@ -139,24 +139,25 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
     if not (slope and intercept and at and published):
         return "Not answered: this dataset lacks DoQ exchanges on DSL or on a link with another uplink."
     explained = slope["median"] * at["x"]
-    answer = "Yes" if holds(slope, 1.0, 0.15) else "Not by bytes alone"
+    explains = "Serialisation explains" if holds(slope, 1.0, 0.15) else "Serialisation alone does not explain"
     return (
-        f"{answer}. Each ms of transmission on the uplink delays the answer by {with_interval(slope, 'ms', 2)}, over "
-        f"four uplinks and four sizes. Without serialisation {with_interval(intercept, 'ms', 1)} remain. On DSL, "
-        f"serialisation explains {explained:.1f} ms of the {at['median']:.1f} ms that our query takes beyond one RTT. "
-        f"With datagrams of the same size it explains {100 * explained / published['median']:.0f} % of the "
-        f"{published['median']:.1f} ms of {_PAPER} (1.37 RTT)."
+        f"{explains} what a query takes beyond one RTT. Each ms of transmission on the uplink delays the answer by "
+        f"{with_interval(slope, 'ms', 2)} (four uplinks, four sizes). Without serialisation, "
+        f"{with_interval(intercept, 'ms', 1)} remain. On DSL, our query takes {at['median']:.1f} ms beyond one RTT, "
+        f"and serialisation explains {explained:.1f} ms. In {_PAPER}, the query takes {published['median']:.1f} ms "
+        f"beyond one RTT (1.37 RTT). With datagrams of our size, serialisation explains "
+        f"{100 * explained / published['median']:.0f} % of this time."
     )
 
 
 FIGURES = (
     Figure(
         name="dsl-serialisation",
-        title="A DoQ query beyond one RTT, and the bytes on the uplink",
+        title="Time of a DoQ query beyond one RTT, by the bytes on the uplink",
         notebook="question_serialisation",
-        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time to transmit, "
-        "at the uplink's rate, what the client sends up to the end of the query. This is the padded second flight of "
-        "the handshake, and the query. Links: DSL, and DSL with 2, 4 and 16 times its uplink rate.",
+        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time to transmit the "
+        "client's second flight of the handshake (padded) and the query at the uplink's rate. Links: DSL, and DSL with "
+        "2, 4 and 16 times its uplink rate.",
         note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s 1.37 RTT on DSL, drawn as if its datagrams had the "
         "size of ours. Bars: 95 % intervals.",
         data=serialisation_data,

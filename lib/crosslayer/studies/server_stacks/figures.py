@@ -9,7 +9,6 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.sentences import percent, row, with_interval
 from crosslayer.figures.style import (
     BLUE,
     LONG,
@@ -112,9 +111,10 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _range(values: pl.Series, digits: int) -> str:
-    """The least and the greatest value, signed."""
+    """The least and the greatest value, signed; one number where both are written the same."""
     ends = (float(values.sort()[end]) for end in (0, -1))
-    return " to ".join(f"{round(end, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}") for end in ends)
+    signed = (f"{round(end, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}") for end in ends)
+    return " to ".join(dict.fromkeys(signed))
 
 
 def first_byte_verdict(frame: pl.DataFrame) -> str:
@@ -124,8 +124,8 @@ def first_byte_verdict(frame: pl.DataFrame) -> str:
         of_measure = frame.filter(measure=measure, stack=SECOND)
         if of_measure.is_empty():
             return "Not answered: this dataset has one server."
-        sentences.append(f"the {measure} differs by {_range(of_measure['median'], 3)} RTT")
-    return f"With aioquic, in every visit, exchange and load, link and page, {' and '.join(sentences)}."
+        sentences.append(f"{measure} {_range(of_measure['median'], 3)} RTT")
+    return f"Time with aioquic minus time with quic-go, over all conditions, links and pages: {', '.join(sentences)}."
 
 
 def document_verdict(frame: pl.DataFrame) -> str:
@@ -139,7 +139,7 @@ def document_verdict(frame: pl.DataFrame) -> str:
         for page, of_page in of_stack.sort("page").group_by("page", maintain_order=True):
             parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
         sentences.append(f"{stack}: {', '.join(parts)}")
-    return f"Document later than from quic-go. {'; '.join(sentences)}."
+    return f"Time of the document minus the time with quic-go. {'. '.join(sentences)}. Ranges: over visits and links."
 
 
 _FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
@@ -192,16 +192,17 @@ def arrivals_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def arrivals_verdict(frame: pl.DataFrame) -> str:
     """How much comes before the first silence of half a round-trip?"""
-    sentences = []
+    sent: dict[str, list[str]] = {}
     for (stack, link), of_one in frame.group_by("stack", "link", maintain_order=True):
         times = of_one["rtt"]
         silent = of_one.filter((times.shift(-1) - times).fill_null(0.0) > 0.5)
         last = silent if not silent.is_empty() else of_one.tail(1)
-        ending = "before it waits" if not silent.is_empty() else "without a wait"
-        sentences.append(f"{stack} sends {last['kb'][0]:.1f} kB {ending} ({link_title(str(link))})")
-    if not sentences:
+        ending = ", then waits for acknowledgements" if not silent.is_empty() else " without a wait"
+        sent.setdefault(f"{stack} sends {last['kb'][0]:.1f} kB{ending}", []).append(link_title(str(link)))
+    if not sent:
         return "Not answered: this dataset has one server."
-    return f"In the first flight, {', '.join(sentences)}."
+    sentences = (f"{sentence} ({', '.join(links)})." for sentence, links in sent.items())
+    return " ".join(sentences)
 
 
 def answer_data(inputs: Inputs) -> pl.DataFrame:
@@ -244,21 +245,17 @@ def answer_table(frame: pl.DataFrame) -> pl.DataFrame:
 def answer_verdict(frame: pl.DataFrame) -> str:
     """Does the answer depend on the server?"""
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
-    pages = sorted(frame["page"].unique()) if links else []
     sentences = []
     for comparison in (ANSWER[0], ANSWER[3], ANSWER[-1]):
-        for page in pages:
-            values = {s: row(frame, what=comparison.name, stack=s, link=links[-1], page=page) for s in (FIRST, SECOND)}
-            parts = [
-                f"{with_interval(value, 'RTT', 2)} ({percent(value['percent'], 0)}) from {stack}"
-                for stack, value in values.items()
-                if value
-            ]
-            if len(parts) == len(values):
-                sentences.append(f"{comparison.name}, {page_title(page)}: {' and '.join(parts)}")
+        of_link = frame.filter(what=comparison.name, link=links[-1]) if links else frame
+        values = {stack: of_link.filter(stack=stack)["median"] for stack in (FIRST, SECOND)} if links else {}
+        if values and not any(medians.is_empty() for medians in values.values()):
+            parts = [f"{_range(medians, 2)} RTT with {stack}" for stack, medians in values.items()]
+            name = comparison.name.replace(": ", ", ").replace(" over ", " minus ")
+            sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(parts)}.")
     if not sentences:
         return "Not answered: this dataset has one server."
-    return f"On {link_title(links[-1])}: {'; '.join(sentences)}."
+    return f"Differences on {link_title(links[-1])} (ranges: over the pages). {' '.join(sentences)}"
 
 
 _figure = partial(Figure, notebook="question_server_stacks", width=TEXT_WIDTH)
@@ -267,10 +264,10 @@ _DOTS = "Dots: medians of the differences within rounds, one dot for each page; 
 FIGURES = (
     _figure(
         name="server-first-byte",
-        title="Name and first byte with a server on aioquic minus those with the server on quic-go",
-        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared: "
-        "a DNS exchange, a visit up to the first byte (both with crosslayer's client), and a page load up to the first "
-        "byte (Chromium).",
+        title="Time of name and first byte: server with aioquic minus server with quic-go",
+        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared. "
+        "With crosslayer's client: a DNS exchange, and a visit up to the first byte. With Chromium: a page load up to "
+        "the first byte.",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
         chart=first_byte,
@@ -279,7 +276,7 @@ FIGURES = (
     ),
     _figure(
         name="server-document",
-        title="The document with a server on aioquic minus that with the server on quic-go",
+        title="Time of the document: server with aioquic minus server with quic-go",
         caption="Time until the document's last byte with aioquic at the server, minus the time with quic-go in the "
         "same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
         note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
@@ -302,9 +299,9 @@ FIGURES = (
     ),
     _figure(
         name="server-answer",
-        title="The answer with each server",
-        caption="Each row compares two visits of the same round: the difference of their times until the document is "
-        f"complete. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        title="What DoQ, one connection and the token change, with each server",
+        caption="Time until the document is complete, of one visit minus that of another visit of the same round. Each "
+        f"row names both visits. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,

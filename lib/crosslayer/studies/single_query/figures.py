@@ -161,8 +161,8 @@ FIGURES = (
         title="Bytes of a single query",
         paper_figure="IMC22 Table 1",
         notebook="single_query",
-        caption="Median IP payload of each part of an exchange on a new connection, counted from the packets; "
-        "encrypted transports resume a session.",
+        caption="Median IP payload of each part of an exchange on a new connection, counted from the packets. "
+        "Encrypted transports resume a session.",
         note="Bold: measured; below: published (medians over 275 or 276 resolvers). The total is the sum of the "
         "medians.",
         data=table1_data,
@@ -175,9 +175,9 @@ FIGURES = (
         title="Handshake and resolve time by vantage point",
         paper_figure="IMC22 Fig. 2",
         notebook="single_query",
-        caption="Median handshake and resolve time of a single query from each vantage point, over all resolvers. The "
-        "RTTs are a model with the paper's median and the paper's order of vantage points. The paper publishes no "
-        "numbers of single vantage points.",
+        caption="Median handshake and resolve time (query to answer) from each vantage point, over all resolvers. The "
+        "paper publishes no RTTs of single vantage points. Our RTTs are therefore a model with the paper's median and "
+        "the paper's order of vantage points.",
         note="Numbers: medians, ms. Published: median handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
@@ -188,9 +188,9 @@ FIGURES = (
         name="further-transports",
         title="Handshake and resolve time with DoH3 and early data",
         notebook="single_query",
-        caption="Median handshake and resolve time of what the paper could not measure: DoH3, and queries as early "
-        "data (0-RTT), which no public resolver accepted then. With early data, the query does not wait for the "
-        "handshake.",
+        caption="Median handshake and resolve time (query to answer) with DoH3 and with early data (0-RTT). The paper "
+        "could not measure them: at that time, no public resolver accepted early data. With early data, the query does "
+        "not wait for the handshake.",
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
         chart=partial(heatmaps, series=_FURTHER),
@@ -212,10 +212,10 @@ FIGURES = (
         name="amplification-limit",
         title="One more round-trip: the amplification limit and Retry",
         notebook="single_query",
-        caption="Median DoQ handshake. Before it has validated the client's address, a server may send at most three "
-        "times the bytes it has received. A certificate above this limit takes one more round-trip, and so does Retry, "
-        "by which the server asks for a token. A resumed session sends no certificate, and the token of an earlier "
-        "connection validates the address.",
+        caption="Median DoQ handshake. Until the client's address is validated, a server may send at most three times "
+        "the bytes it has received. A certificate above this limit takes one more round-trip. With Retry, the server "
+        "first asks for a token, which also takes a round-trip. A client that resumes a session needs no certificate, "
+        "and its token validates its address.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: the expected round-trips.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import altair as alt
-import numpy as np
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, cdf, marks
+from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import TEXT_WIDTH, AnyChart, link_title, with_titles
 from crosslayer.studies.web.claims import LOSSY
 from crosslayer.vocabulary import Protocol
@@ -231,35 +231,22 @@ def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def amortisation_verdict(frame: pl.DataFrame) -> str:
     """Is the cost of an encrypted transport shared out over the lookups?"""
-    sentences = []
-    for link in _order(frame, "link"):
-        of_link = frame.filter(measure="percent", link=link)
-        few, many = (of_link.filter(pl.col("x") == end) for end in (of_link["x"].min(), of_link["x"].max()))
-        if of_link["x"].n_unique() < 2:
-            continue
-        ends = []
-        for protocol in ("DoQ", "DoH"):
-            one, other = (_middle(rows.filter(series=protocol)) for rows in (few, many))
-            if one and other:
-                ends.append(f"{one} to {other} over {protocol}")
-        if ends:
-            lookups = f"{few['x'][0]} and {many['x'][0]} lookups"
-            sentences.append(f"{link_title(link)}, pages of {lookups}: {', '.join(ends)}")
-    if not sentences:
+    shown = frame.filter(measure="percent") if frame.height else frame
+    if shown.is_empty() or shown["x"].n_unique() < 2:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
+    sentences = []
+    for lookups in (int(end) for end in (shown["x"].min(), shown["x"].max())):  # type: ignore[arg-type]
+        of_pages = shown.filter(pl.col("x") == lookups)
+        increases = {
+            protocol: of_pages.filter(series=protocol).group_by("link").agg(pl.col("median").median())["median"]
+            for protocol in ("DoQ", "DoH")
+        }
+        listed = [f"{protocol} {reach(values, 1)} %" for protocol, values in increases.items() if values.len()]
+        sentences.append(f"{lookups} {'lookup' if lookups == 1 else 'lookups'}: {', '.join(listed)}.")
     return (
-        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. Only "
-        "the first lookup waits for the handshake; the others use the open connection."
+        f"Increase of the PLT over DoUDP, for pages with the fewest and the most lookups. {' '.join(sentences)} "
+        "Ranges: over the links. Only the first lookup waits for the handshake; the others use the open connection."
     )
-
-
-def _middle(rows: pl.DataFrame) -> str:
-    """Median over pages in words, with the widest interval where there is one."""
-    if rows.is_empty():
-        return ""
-    low, high, median = (rows[name].to_list() for name in ("low", "high", "median"))
-    interval = "" if None in low else f" [{min(low):.1f}, {max(high):.1f}]"
-    return f"{np.median(median):+.1f}{interval} %"
 
 
 # --- loss ------------------------------------------------------------------------------------------------------------

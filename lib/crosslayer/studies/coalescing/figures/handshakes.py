@@ -183,8 +183,8 @@ _SAVED = {
 
 
 _CONNECT = (
-    "Connect is connectEnd - connectStart, as in the paper. With 0-RTT, today's browser sets connectEnd to the end of "
-    'the handshake, long after it sent the request (figure "Times of request, handshake and response").'
+    "Connect, as in the paper: connectEnd minus connectStart (Resource Timing). With 0-RTT, Chromium sends the request "
+    'long before the end of the handshake, which connectEnd marks (figure "Times of request, handshake and response").'
 )
 
 _figure = partial(figure, notebook="handshakes")

@@ -353,7 +353,7 @@ FIGURES = (
         title="Median PLT increase over DoUDP + H3 1-RTT",
         paper_figure="Fig. 8",
         caption="Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
-        "cell: as measured, as published, and the difference in percentage points.",
+        "cell. Three values: measured, published, and their difference in percentage points.",
         note="Numbers in small print: 95 % interval. Whole rounds are resampled, "
         "so baseline and combination stay paired.",
         data=fig8_data,
@@ -413,8 +413,8 @@ FIGURES = (
     _figure(
         name="plt-differences",
         title="PLT differences between DNS transports and handshakes",
-        caption="Paired differences of the PLT within a round, in percent of the baseline's median: DoQ instead of "
-        "DoUDP, DoH instead of DoQ, and a full H3 handshake instead of early data.",
+        caption="Paired differences of the PLT within a round, in percent of the baseline's median. Three differences: "
+        "DoQ minus DoUDP, DoH minus DoQ, and full H3 handshake minus early data.",
         note=f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. "
         "8.",
         data=differences_data,
