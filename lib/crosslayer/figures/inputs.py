@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -106,14 +105,6 @@ class Inputs:
     def of_links(self) -> list[Inputs]:
         """Inputs of each link, for figures that must fit in memory at any size."""
         return [self.only(link) for link in self.links]
-
-    def with_rows_of(self, others: Sequence[Inputs]) -> Inputs:
-        """The same with the rows of other campaigns of the plan; the column `campaign` keeps their rounds apart."""
-        joined: dict[str, Any] = {
-            name: pl.concat([table, *(getattr(other, name) for other in others)])
-            for name, table in self._tables.items()
-        }
-        return replace(self, **joined)
 
     @property
     def _tables(self) -> dict[str, pl.LazyFrame]:

@@ -8,7 +8,6 @@ that needs Chromium.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = 
     """
     check_folder(dataset, folder)
     started = datetime.now(UTC)
-    made = Made(dataset, [*others, *itertools.chain(*repeats(dataset))], folder)
+    made = Made(dataset, [*others, *repeats(dataset)], folder)
     with ThreadPoolExecutor(1) as pool:
         judged = None if made.has("claims") else pool.submit(check_claims, dataset)  # numbers, while charts are drawn
         failed = draw_all(dataset, others, folder, processes)

@@ -119,7 +119,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
-    numbers = _intervals(study, [[dataset], *repeats(dataset)]) if study else ()
+    numbers = _intervals(study, [dataset, *repeats(dataset)]) if study else ()
     values = {(number.topic, number.name): number.mean for number in numbers}
     own = study.answer(values, by_claim) if study else StudyAnswer()
     if own == StudyAnswer():
@@ -141,27 +141,22 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
 
 
-def repeats(dataset: Dataset) -> list[list[Dataset]]:
-    """Further campaigns of the conditions of a committed one; none for any other campaign.
-
-    A folder of `data/repeats/STUDY` is one campaign: a dataset, or several with few rounds and different seeds.
-    """
+def repeats(dataset: Dataset) -> list[Dataset]:
+    """Further campaigns of the conditions of a committed one, in `data/repeats/STUDY`; none for any other campaign."""
     root = resources.checkout()
     if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
         return []
     folders = sorted((root / "data" / "repeats" / dataset.campaign.study).glob("*/"))
-    return [[Dataset.open(path.parent) for path in sorted(folder.glob("**/campaign.json"))] for folder in folders]
+    return [Dataset.open(folder) for folder in folders]
 
 
-def _intervals(study: Study, campaigns: Sequence[Sequence[Dataset]]) -> tuple[AnswerInterval, ...]:
+def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterval, ...]:
     """The numbers of the first campaign, each with its values in the others."""
     tables = published.load()
     by_campaign = {}
-    for datasets in campaigns:
-        first, *others = (Inputs.of(dataset, tables) for dataset in datasets)
-        name = " ".join(dataset.campaign.campaign for dataset in datasets)
-        numbers = study.numbers(first.with_rows_of(others) if others else first)
-        by_campaign[name] = {(number.topic, number.name): number for number in numbers}
+    for dataset in campaigns:
+        numbers = study.numbers(Inputs.of(dataset, tables))
+        by_campaign[dataset.campaign.campaign] = {(number.topic, number.name): number for number in numbers}
     own = next(iter(by_campaign.values()))
     return tuple(
         _interval({name: numbers[key] for name, numbers in by_campaign.items() if key in numbers}) for key in own
