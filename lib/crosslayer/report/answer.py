@@ -263,7 +263,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
         "over links and pages. In virtual time, computing takes no time. "
-        f"{machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
+        f"On {machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
 
@@ -275,10 +275,12 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
         for number in (number for part in parts if part.clock == clock for number in part.numbers):
             if number.low is not None:
                 most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
-        widths = [f"±{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
+        widths = [f"{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
         if widths:
             by_clock.append(f"{' and '.join(widths)} {name}")
-    return f" A further campaign is expected within {', '.join(by_clock)} (95\N{NO-BREAK SPACE}%)." if by_clock else ""
+    if not by_clock:
+        return ""
+    return f" A further campaign should differ by at most {', '.join(by_clock)} (95\N{NO-BREAK SPACE}%)."
 
 
 _DIFFERENCES = {"%": "points", "RTT": "RTT"}

@@ -72,8 +72,8 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
         f"DoT or DoH adds {rtts(FIRST_VISIT, _TCP)} RTT."
     )
     on_returning = (
-        f"With early data, DoQ or DoH3 adds {rtts(RETURNING_VISIT, _QUIC)} RTT, and on the slowest uplink up to "
-        f"{percent(values[RETURNING_VISIT, _MOST], 0)} of the page load time. Resumed DoT or DoH adds "
+        f"With early data, DoQ or DoH3 adds {rtts(RETURNING_VISIT, _QUIC)} RTT. On the slowest uplink, DoQ's cost "
+        f"reaches {percent(values[RETURNING_VISIT, _MOST], 0)} of the page load time. Resumed DoT or DoH adds "
         f"{rtts(RETURNING_VISIT, _TCP)} RTT."
     )
     increases = tuple(

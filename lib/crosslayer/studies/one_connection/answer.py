@@ -52,7 +52,7 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
     )
     saved = reach(pl.Series([of[name] for name in _SAVED]), 1)
     sentence = (
-        f"The document of a first visit arrives {saved} RTT earlier than with DoQ on a second connection ({shares}). "
+        f"The document of a first visit arrives {saved} RTT earlier than with DoQ on a second connection: {shares}. "
         f"Compared with plain DNS, the document arrives at most {first} later on a first visit, {back} on a returning "
         "one."
     )
