@@ -105,10 +105,10 @@ class _KnownRounds:
                 code = code * (int(column.max()) - int(column.min()) + 1) + (column - column.min())
             _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
             rounds = list(zip(*(column[first].tolist() for column in columns), strict=True))
-            if new := [place for place, round_ in enumerate(rounds) if round_ not in self._numbers]:
+            if new := [row for row, round_ in enumerate(rounds) if round_ not in self._numbers]:
                 self._frames.append(rows[first[new]].select(CLUSTER))
-                for place in new:
-                    self._numbers[rounds[place]] = len(self._numbers)
+                for row in new:
+                    self._numbers[rounds[row]] = len(self._numbers)
             numbers = np.array([self._numbers[round_] for round_ in rounds], np.int32)
             self._spans[digest] = file.write(numbers[inverse])
         return self._spans[digest]
