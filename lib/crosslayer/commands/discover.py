@@ -58,8 +58,8 @@ def command(
 
     \b
     crosslayer discover                            every server of the testbed
-    crosslayer discover bind9 10.53.0.200          one of them, and an address that no host has
-    crosslayer link 4g -- crosslayer discover      every server and $CROSSLAYER_SERVER, on a link
+    crosslayer discover bind9 10.53.0.200          bind9, and 10.53.0.200, where no host answers
+    crosslayer link 4g -- crosslayer discover      every server, and the link's own, over the link 4g
     """
     from crosslayer.discover import run as discovery
 

@@ -154,8 +154,8 @@ class _Measure(click.Command):
     type=TEXT,
     multiple=True,
     metavar="NAME|LIST",
-    help="For --sites: resolver to query, named or listed as for `crosslayer compare`; repeatable.  "
-    "[default: the list $CROSSLAYER_RESOLVERS]",
+    help="For --sites: resolver to query, a NAME or a LIST of resolvers as in `crosslayer compare`; repeatable.  "
+    "[default: the list that $CROSSLAYER_RESOLVERS names]",
 )
 @click.option(
     "--ca",

@@ -313,10 +313,10 @@ def figures(study: str) -> tuple[Figure, ...]:
     return (
         Figure(
             name=f"{study}-both-clocks",
-            title=f"Time of network and of computation: {study}",
+            title=f"Time of network and of computation: study {study}",
             notebook=NOTEBOOK,
-            caption="Median duration of each condition in virtual time, in which computing takes no time. Real minus "
-            "virtual time is what computing adds.",
+            caption="Median duration of each condition, measured in virtual time and in real time. In virtual time, "
+            "computing takes no time, so the difference is the time that computing adds.",
             note="Full: virtual time. Pale: real minus virtual time. Lines: 95 % intervals of this difference; the "
             "rounds of each campaign are resampled separately.",
             data=both_clocks_data,

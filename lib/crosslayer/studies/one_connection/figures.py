@@ -138,9 +138,9 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
     sentences = []
     for visit, what, sentence, sign in (
-        (FIRST, "over DoUDP, then H3", "On a first visit, {} than with DoUDP and a full handshake.", 1),
-        (BACK, "over DoUDP, then H3 1-RTT", "On a returning visit, {} than with DoUDP and a full handshake.", 1),
-        (BACK, "over DoUDP, then H3 0-RTT", "On a returning visit, {} than with DoUDP, early data and a token.", 1),
+        (FIRST, "over DoUDP, then H3", "First visit: {} than with DoUDP and a full H3 handshake.", 1),
+        (BACK, "over DoUDP, then H3 1-RTT", "Returning visit: {} than with DoUDP and a full H3 handshake.", 1),
+        (BACK, "over DoUDP, then H3 0-RTT", "Returning visit: {} than with DoUDP and H3 early data with a token.", 1),
         (BACK, "asking for the page at once", "If the page is requested together with its name, {} than otherwise.", 1),
         (BACK, "not waiting for SETTINGS", "If the client waits for the server's SETTINGS, {} than otherwise.", -1),
     ):

@@ -139,7 +139,10 @@ def document_verdict(frame: pl.DataFrame) -> str:
         for page, of_page in of_stack.sort("page").group_by("page", maintain_order=True):
             parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
         sentences.append(f"{stack}: {', '.join(parts)}")
-    return f"Time of the document minus the time with quic-go. {'. '.join(sentences)}. Ranges: over visits and links."
+    return (
+        f"Time until the document is complete, minus that with quic-go. {'. '.join(sentences)}. Ranges: over visits "
+        "and links."
+    )
 
 
 _FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
@@ -301,7 +304,8 @@ FIGURES = (
         name="server-answer",
         title="What DoQ, one connection and the token change, with each server",
         caption="Time until the document is complete, of one visit minus that of another visit of the same round. Each "
-        f"row names both visits. Three servers: {STACKS[0]}, {STACKS[1]} and {STACKS[2]}.",
+        f"row names both visits. Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion window "
+        f"of {STACKS[0]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,
