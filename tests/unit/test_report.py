@@ -587,6 +587,8 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
             f"{name} ({clock} time, {campaigns} campaigns, {rounds} rounds, {links} links, revision {revision})"
             in whole.evidence
         )
+        for path in (ROOT / "data" / "repeats" / name).glob("*/campaign.json"):
+            assert json.loads(path.read_text())["host"]["cpu"] in whole.evidence
         assert campaign["host"]["cpu"] in whole.evidence
     assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
     limits = r"[\d.]+ points and [\d.]+ RTT"

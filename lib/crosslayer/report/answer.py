@@ -18,7 +18,7 @@ import msgspec
 import polars as pl
 
 from crosslayer import claims, metrics, published, resources
-from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.dataset import Dataset, Host
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
 from crosslayer.figures.style import page_title
@@ -59,7 +59,8 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     rounds: tuple[int, int]
     """Fewest and most rounds of a link and page."""
     links: int
-    machine: str
+    machines: tuple[str, ...]
+    """Processor and cores, of the campaign and then of others that its numbers are means of."""
     revision: str
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
@@ -119,7 +120,8 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
-    numbers = _intervals(study, [dataset, *repeats(dataset)]) if study else ()
+    campaigns = [dataset, *repeats(dataset)]
+    numbers = _intervals(study, campaigns) if study else ()
     values = {(number.topic, number.name): number.mean for number in numbers}
     own = study.answer(values, by_claim) if study else StudyAnswer()
     if own == StudyAnswer():
@@ -131,7 +133,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
         campaign.clock,
         dataset.rounds_per_cell,
         len(campaign.links),
-        f"{campaign.host.cpu}, {campaign.host.cores} cores" if campaign.host.cores else campaign.host.cpu,
+        tuple(dict.fromkeys(_machine(one.campaign.host) for one in campaigns)),
         campaign.git_revision or "unknown",
         own.sentences,
         tuple((topic, transport, dict(shares)) for topic, transport, shares in own.increases),
@@ -139,6 +141,10 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
         numbers,
     )
     write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
+
+
+def _machine(host: Host) -> str:
+    return f"{host.cpu}, {host.cores} cores" if host.cores else host.cpu
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:
@@ -259,7 +265,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
     missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
-    machines = ", ".join(dict.fromkeys(part.machine for part in parts))
+    machines = " and ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
         "over links and pages. In virtual time, computing takes no time. "

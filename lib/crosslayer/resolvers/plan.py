@@ -580,10 +580,12 @@ def _event(
 def entries_of(queries: pl.DataFrame, events: pl.DataFrame) -> dict[str, list[Entry]]:
     """Entries by vantage point, from rows of the tables: the inverse of `rows_of`."""
     entries: dict[str, list[Entry]] = {}
-    for row in _visits_frame(queries).iter_rows(named=True):
-        row["idle"] = tuple(IdleQuery(**query) for query in row["idle"])
-        row |= {name: _sizes(row[name]) for name in ("first_bytes", "resumed_bytes")}
-        entries.setdefault(row["vantage"], []).append(TargetVisit(**row))
+    for vantage in queries["link"].unique(maintain_order=True):
+        of_vantage = entries[vantage] = []
+        for row in _visits_frame(queries.filter(link=vantage)).iter_rows(named=True):
+            row["idle"] = tuple(IdleQuery(**query) for query in row["idle"])
+            row |= {name: _sizes(row[name]) for name in ("first_bytes", "resumed_bytes")}
+            of_vantage.append(TargetVisit(**row))
     for row in events.iter_rows(named=True):
         of_vantage = entries.setdefault(row["link"], [])
         if row["kind"] == EventKind.STOPPED:
