@@ -596,7 +596,7 @@ def test_rows_contain_what_was_measured(tmp_path: Path) -> None:
     for entry in entries:
         for name, some in rows_of(plan, entry).items():
             rows[name] += [row | {"link": "one"} for row in some]
-    frames = (pl.DataFrame(some, schema=TABLES[name].polars_schema()) for name, some in rows.items())
+    frames = (pl.LazyFrame(some, schema=TABLES[name].polars_schema()) for name, some in rows.items())
     read_again = entries_of(*frames)["one"]
     assert sorted(map(repr, read_again)) == sorted(map(repr, entries))
     cold, kept_hit, kept_miss, resumed = rows["resolver_queries"][2:6]

@@ -77,8 +77,8 @@ func TestSessionsAreResetResumedAndForgotten(t *testing.T) {
 		up, _ := parseUpstream(s.url())
 		url := s.url()
 		if slices.Contains(overQUIC, s.scheme) {
-			// Without a delay, the handshake may be over before the early data leaves.
-			url = s.scheme + "://" + newRelay(t, s.address, 10*time.Millisecond).address
+			// Without a delay, the handshake may be over before the early data leaves, or before the server looks at it.
+			url = s.scheme + "://" + newRelay(t, s.address, 40*time.Millisecond).address
 		}
 		for _, resume := range up.protocol.resumptions() {
 			t.Run(string(resume), func(t *testing.T) {

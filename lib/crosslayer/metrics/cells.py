@@ -97,7 +97,7 @@ class _KnownRounds:
 
     def span(self, rows: pl.DataFrame, file: _File) -> _Span:
         """Position in the file of the numbers of the rounds of these rows."""
-        columns = [rows[name].to_physical().to_numpy() for name in CLUSTER]
+        columns = [column.to_numpy() for column in rows.select(pl.col(CLUSTER).to_physical())]
         digest = hashlib.blake2b(b"".join(column.tobytes() for column in columns)).digest()
         if digest not in self._spans:
             code = np.zeros(rows.height, np.int64)  # one number for each round; to sort rows of three takes longer

@@ -20,16 +20,22 @@ def gathered(
     """
     kept: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
     wanted = list(dict.fromkeys((*by, *columns)))
+    own = list(dict.fromkeys(columns))
+    with_key = not set(by).isdisjoint(columns)
     for part in [frames] if isinstance(frames, pl.LazyFrame) else frames:
         rows = part.filter(pl.col(columns[0]).is_not_null()).select(wanted)
         rows = rows.with_columns(pl.col(pl.String).cast(pl.Categorical), pl.col("^round$").cast(pl.Int32))
         frame = rows.collect(engine="streaming")
-        groups = frame.partition_by(by, as_dict=True) if by else {(): frame} if frame.height else {}
+        if by:
+            groups = frame.partition_by(by, as_dict=True, include_key=with_key)
+        else:
+            groups = {(): frame} if frame.height else {}
         del frame
         for key, group in groups.items():
-            kept.setdefault(key, []).append(group.select(list(dict.fromkeys(columns))))
+            kept.setdefault(key, []).append(group.select(own) if with_key else group)
     for key in sorted(kept, key=lambda key: [(word is not None, word) for word in key]):
-        yield key, pl.concat(kept.pop(key))
+        parts = kept.pop(key)
+        yield key, pl.concat(parts) if len(parts) > 1 else parts[0]
 
 
 def schema_of(frames: Frames, by: Sequence[str]) -> dict[str, pl.DataType]:

@@ -11,7 +11,7 @@ same interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from statistics import NormalDist
@@ -43,7 +43,7 @@ _CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
 _OF_PILOT = 65_536
 """Observations that show roughly where a quantile of a larger sample is."""
-_PARTS = 32
+_PARTS = 16
 """Number of parts in which the values around a quantile are counted, before one part is searched."""
 
 Reals = NDArray[np.float64]
@@ -190,10 +190,14 @@ class Sample:
     """Observations of one condition. What a resample has of them is counted: only those near a quantile are sorted.
 
     `clusters` is the number of the round each of them belongs to, `blocks` the number of what each round is drawn with.
+    With `several_hosts`, hosts are drawn before rounds.
     """
 
-    def __init__(self, values: Reals, clusters: Clusters, blocks: Clusters | None = None) -> None:
+    def __init__(
+        self, values: Reals, clusters: Clusters, blocks: Clusters | None = None, *, several_hosts: bool = False
+    ) -> None:
         self.values = values
+        self._sigmas = 20 if several_hosts else 5
         self.clusters: Clusters = clusters if blocks is None else blocks[clusters]
         self.size = len(values)
         self.rounds = int(np.count_nonzero(np.bincount(clusters)))
@@ -217,8 +221,9 @@ class Sample:
         Ranks are those of `rank_of`, as in `quantile`.
         """
         position = self.size * q
-        # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; else it is looked further.
-        reach = 5 * math.sqrt(position * (1 - q)) + 2
+        # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; hosts rarely are. Where a
+        # resample's quantile is not among these, it is looked for further away.
+        reach = self._sigmas * math.sqrt(position * (1 - q)) + 2
         while True:
             first, last = max(0, int(position - reach)), min(self.size - 1, int(position + reach))
             result, sure = self._search(q, weights, first, last)
@@ -248,16 +253,20 @@ class Sample:
         sure = bool(np.all(~some | ((np.floor(position) + 1 > ends[:, 0]) & (np.ceil(position) + 1 <= ends[:, -1]))))
         if not sure:
             return position, False
-        each = np.arange(len(weights))
 
-        def at(rank: Reals) -> Reals:
-            part = np.minimum((ends[:, 1:] < rank[:, None]).sum(axis=1), _PARTS - 1)
+        def at(ranks: Sequence[Reals], rows: NDArray[np.intp]) -> list[Reals]:
+            """The observations of these ranks in some resamples, as far as the part with the first one reaches."""
+            part = np.minimum((ends[rows, 1:] < ranks[0][:, None]).sum(axis=1), _PARTS - 1)
             positions = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
-            reached = weights[each[:, None], clusters[positions]].cumsum(axis=1) >= (rank - ends[each, part])[:, None]
-            result: Reals = values[positions[each, np.argmax(reached, axis=1)]]
-            return result
+            sums = weights[rows[:, None], clusters[positions]].cumsum(axis=1) + ends[rows, part][:, None]
+            each = np.arange(len(rows))
+            return [values[positions[each, np.argmax(sums >= rank[:, None], axis=1)]] for rank in ranks]
 
-        low, high = at(np.floor(position) + 1), at(np.ceil(position) + 1)
+        lower, upper = np.floor(position) + 1, np.ceil(position) + 1
+        low, high = at([lower, upper], np.arange(len(weights)))
+        (further,) = np.nonzero((ends < upper[:, None]).sum(axis=1) > (ends < lower[:, None]).sum(axis=1))
+        if len(further):
+            (high[further],) = at([upper[further]], further)
         return np.where(some, low + (position - np.floor(position)) * (high - low), np.nan), True
 
     def _near(self, first: int, last: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -318,7 +327,7 @@ class Rounds:
 
     def sample(self, values: Reals, chosen: Any = slice(None)) -> Sample:
         """A sample of the observations, or of those of them that are chosen."""
-        return Sample(values[chosen], self.numbers[chosen], self.blocks)
+        return Sample(values[chosen], self.numbers[chosen], self.blocks, several_hosts=bool(self.hosts.any()))
 
     def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
         """Number of times that each block is drawn, see `drawn`."""

@@ -38,9 +38,9 @@ class ComparisonView:
         self.plan, self.comparison = measured.plan, analysis.of(measured)
         self.visits: pl.DataFrame = visits_frame(self.plan, measured.visits)
         """A row for each visit."""
-        self.results: pl.DataFrame = results_frame(self.comparison)
+        self.results: pl.DataFrame = results_frame(self.comparison.lines)
         """A row for each target and measure: median and 95 % interval, ms."""
-        self._drawing: Drawing = draw(FIGURE, self.comparison, "")
+        self._drawing: Drawing = draw(FIGURE, self.comparison.lines, "")
 
     @property
     def chart(self) -> alt.VConcatChart:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosslayer.metrics.intervals import median
 from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
@@ -150,6 +152,12 @@ def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> Resolv
     )
 
 
+def results_of(measured: Measured, measures: Iterable[str]) -> list[TargetResult]:
+    """The result of each target that was asked, with some measures only, by the keys of `times_of`."""
+    ranking = _ranking(measured.plan, measured.visits, measured.checks, measured.disturbances)
+    return _results(measured.plan, ranking, list(measures), stopped_targets(measured.plan, measured.stops))
+
+
 def compare(
     plan: ComparePlan,
     visits: Sequence[TargetVisit],
@@ -162,7 +170,31 @@ def compare(
     `not_asked` has targets that were not asked at all, or no more, each with its reason. `checks` has the check of the
     network at each vantage point, and `disturbances` what disturbed rounds there.
     """
-    not_asked = not_asked or {}
+    ranking = _ranking(plan, visits, checks or {}, disturbances)
+    lines = _results(plan, ranking, times_of(plan), not_asked or {})
+    advice = _advice(plan, ranking.order, ranking.first, ranking.groups)
+    return ResolverComparison(lines, advice, ranking.flags, self_checks(plan, visits))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """Targets in the order of the medians of their first queries."""
+
+    by_target: list[list[TargetVisit]]
+    first: dict[int, ByRound]
+    """Times of the first query, of targets that have any."""
+    order: list[int]
+    """Numbers of these targets."""
+    flags: list[Flag]
+    groups: dict[int, int]
+
+
+def _ranking(
+    plan: ComparePlan,
+    visits: Sequence[TargetVisit],
+    checks: Mapping[str, NetworkCheck],
+    disturbances: Mapping[str, Sequence[Disturbance]] | None,
+) -> _Ranking:
     by_target: list[list[TargetVisit]] = [[] for _ in plan.targets]
     for visit in visits:
         by_target[visit.target].append(visit)
@@ -170,25 +202,35 @@ def compare(
         number: values for number in range(len(plan.targets)) if (values := _by_round(by_target[number], "first_ms"))
     }
     order = sorted(first, key=lambda number: (float(np.median(list(first[number].values()))), number))
-    all_flags = flags(plan, visits, checks or {}, disturbances)
-    copies = {number for number, target in enumerate(plan.targets) if target.role is Role.SELF_CHECK}
-    misleading = not_ranked(all_flags) | copies
-    ranked = [number for number in order if number not in misleading]
-    numbers = _groups(ranked, first)
+    all_flags = flags(plan, visits, checks, disturbances)
+    misleading = not_ranked(all_flags) | _copies(plan)
+    groups = _groups([number for number in order if number not in misleading], first)
+    return _Ranking(by_target, first, order, all_flags, groups)
+
+
+def _results(
+    plan: ComparePlan, ranking: _Ranking, measures: Iterable[str], not_asked: Mapping[int, str]
+) -> list[TargetResult]:
     others = [
         number
-        for number in range(len(plan.targets))
-        if number not in first and (by_target[number] or number in not_asked)
+        for number, visits in enumerate(ranking.by_target)
+        if number not in ranking.first and (visits or number in not_asked)
     ]
-    lines = [
+    keys, copies = list(measures), _copies(plan)
+    return [
         replace(
-            _line(plan, number, numbers.get(number), by_target[number], not_asked.get(number)),
-            flags=tuple(str(flag.kind) for flag in all_flags if number in flag.targets),
+            _line(plan.targets[number], keys, ranking.groups.get(number), ranking.by_target[number]),
+            not_asked=not_asked.get(number),
+            flags=tuple(str(flag.kind) for flag in ranking.flags if number in flag.targets),
         )
-        for number in [*order, *others]
+        for number in [*ranking.order, *others]
         if number not in copies
     ]
-    return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags, self_checks(plan, visits))
+
+
+def _copies(plan: ComparePlan) -> set[int]:
+    """Numbers of targets that copy another one for the self-check."""
+    return {number for number, target in enumerate(plan.targets) if target.role is Role.SELF_CHECK}
 
 
 def self_checks(plan: ComparePlan, visits: Iterable[TargetVisit]) -> list[SelfCheck]:
@@ -217,7 +259,7 @@ def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:
 
     None and the difference under `MIN_ROUNDS` common rounds; None for both without a common round.
     """
-    common = sorted(one.keys() & other.keys())
+    common = [round_ for round_ in one if round_ in other]
     if not common:
         return None, None
     difference = _median({round_: other[round_] - one[round_] for round_ in common})
@@ -285,16 +327,16 @@ def explained(error: str) -> str:
 
 
 def _line(
-    plan: ComparePlan, number: int, group: int | None, visits: Sequence[TargetVisit], not_asked: str | None
+    target: ResolverTarget, measures: Iterable[str], group: int | None, visits: Sequence[TargetVisit]
 ) -> TargetResult:
-    times = {key: _median(values) for key in times_of(plan) if (values := _by_round(visits, key))}
+    times = {key: _median(values) for key in measures if (values := _by_round(visits, key))}
     reasons: dict[str, int] = {}
     for visit in visits:
         all_reasons = [f"{name}: {explained(error)}" for name, error in visit.errors.items()]
         for reason in [explained(visit.error)] if visit.error is not None else all_reasons:
             reasons[reason] = reasons.get(reason, 0) + 1
     failed = sum(visit.error is not None for visit in visits)
-    return TargetResult(plan.targets[number], group, times, failed, reasons, not_asked)
+    return TargetResult(target, group, times, failed, reasons)
 
 
 def _by_round(visits: Sequence[TargetVisit], key: str) -> ByRound:
@@ -303,12 +345,17 @@ def _by_round(visits: Sequence[TargetVisit], key: str) -> ByRound:
 
 def _median(values: ByRound) -> Median:
     """Median and interval; vantage points are resampled first, then the rounds of each."""
-    keys = sorted(values)
-    numbers = {vantage: number for number, vantage in enumerate(sorted({vantage for vantage, _ in keys}))}
-    hosts = np.asarray([numbers[vantage] for vantage, _ in keys], np.intp)
-    rounds = Rounds.of(np.arange(len(keys)), hosts)
-    _n, count, middle, low, high = median(np.asarray([values[key] for key in keys], np.float64), rounds)
+    order, rounds = _rounds_of(tuple(values))
+    _n, count, middle, low, high = median(np.fromiter(values.values(), np.float64)[order], rounds)
     return Median(count, middle, low, high)
+
+
+@lru_cache(maxsize=8)
+def _rounds_of(keys: tuple[tuple[str, int], ...]) -> tuple[NDArray[np.intp], Rounds]:
+    """Order in which values by vantage point and round are resampled, and what is; most targets have equal keys."""
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    hosts = np.unique([keys[number][0] for number in order], return_inverse=True)[1]
+    return np.asarray(order, np.intp), Rounds.of(np.arange(len(keys)), hosts)
 
 
 def _groups(order: Sequence[int], first: dict[int, ByRound]) -> dict[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -255,11 +255,15 @@ def _of_path(by_target: dict[int, list[TargetVisit]], subject: str, numbers: lis
     visits = sorted((visit for number in numbers for visit in by_target[number]), key=lambda visit: visit.started_s)
     rtts = [visit.rtt_ms for visit in visits if visit.rtt_ms is not None]
     least = max(2, len(numbers))
+    first = list(zip(accumulate(rtts, min), accumulate(rtts, max), strict=True))
+    last = list(zip(accumulate(reversed(rtts), min), accumulate(reversed(rtts), max), strict=True))[::-1]
     for at in range(least, len(rtts) - least + 1):
+        (least_before, most_before), (least_after, most_after) = first[at - 1], last[at]
+        gap_ms = max(least_after - most_before, least_before - most_after)
+        if gap_ms < SLOWER_MS / 2:
+            continue
         before, after = rtts[:at], rtts[at:]
-        below, above = (before, after) if max(before) < min(after) else (after, before)
-        gap_ms = min(above) - max(below)
-        if gap_ms > 0 and gap_ms >= max(SLOWER_MS / 2, _SLOWER_SHARE * float(np.median(below))):
+        if gap_ms >= _SLOWER_SHARE * float(np.median(before if most_before < least_after else after)):
             evidence = f"its RTT changed from {np.median(before):.1f} to {np.median(after):.1f} ms"
             yield Flag(FlagKind.PATH_CHANGE, subject, evidence, tuple(numbers))
             return

@@ -10,7 +10,7 @@ import polars as pl
 
 from crosslayer.figures import Figure, marks
 from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
-from crosslayer.resolvers.analysis import ResolverComparison, measure_name
+from crosslayer.resolvers.analysis import TargetResult, measure_name
 from crosslayer.resolvers.plan import STUDY, ComparePlan, TargetVisit, idle_key
 
 _VISITS = {
@@ -27,7 +27,9 @@ _RESULTS = {
     "n": pl.Int64, "median": pl.Float64, "low": pl.Float64, "high": pl.Float64, "group": pl.Int64,
     "flags": pl.String, "source": pl.String,
 }  # fmt: skip
-_SHOWN = ("first query", "next query")
+MEASURES = ("first_ms", "next_ms")
+"""Measures in the chart."""
+_SHOWN = tuple(map(measure_name, MEASURES))
 _MARGIN_PX, _ROW_PX = 150, 18
 _MOST_SHOWN = 30
 """Resolvers in the chart."""
@@ -56,10 +58,10 @@ def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFra
     return pl.DataFrame(rows, schema=_VISITS | dict.fromkeys(idle, pl.Float64))
 
 
-def results_frame(comparison: ResolverComparison) -> pl.DataFrame:
+def results_frame(lines: Sequence[TargetResult]) -> pl.DataFrame:
     """A row for each target and measure: median and interval, ms, and the flags of the target."""
     rows: list[dict[str, Any]] = []
-    for line in comparison.lines:
+    for line in lines:
         target = line.target
         for key, value in line.times.items():
             rows.append(
@@ -81,9 +83,9 @@ def results_frame(comparison: ResolverComparison) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_RESULTS)
 
 
-def figure_rows(comparison: ResolverComparison) -> pl.DataFrame:
+def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
     """A row for each target and shown measure."""
-    frame = results_frame(comparison).filter(pl.col("measure").is_in(_SHOWN))
+    frame = results_frame(lines).filter(pl.col("measure").is_in(_SHOWN))
     several = pl.col("address").n_unique().over("resolver") > 1
     label = pl.when(several).then(pl.format("{} {}", "resolver", "address")).otherwise(pl.col("resolver"))
     return frame.with_columns(label=label)

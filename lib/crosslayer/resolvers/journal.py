@@ -154,7 +154,7 @@ class Journal:
 
     def _entries(self, vantage: str) -> list[Entry]:
         queries, events = (
-            pl.DataFrame(self._store.rows(name, vantage), schema=TABLES[name].polars_schema())
+            pl.LazyFrame(self._store.rows(name, vantage), schema=TABLES[name].polars_schema())
             for name in (QUERIES, EVENTS)
         )
         return entries_of(queries, events).get(vantage, [])
@@ -173,7 +173,7 @@ def read_campaign(folder: Path) -> Measured:
     plan = ComparePlan.of_campaign(
         campaign.links, campaign.pages, campaign.rounds, campaign.seed or 0, campaign.options, str(folder)
     )
-    return Measured(plan, entries_of(*(dataset.table(name).collect() for name in (QUERIES, EVENTS))))
+    return Measured(plan, entries_of(*(dataset.table(name) for name in (QUERIES, EVENTS))))
 
 
 def _plan_of(known: dict[str, Any], folder: Path) -> ComparePlan:

@@ -29,6 +29,6 @@ def page(comparison: ResolverComparison, plan: ComparePlan) -> str:
         measures={key: name for key, name in times_of(plan).items() if any(key in line.times for line in timed)},
         failures=failures(comparison, plan),
         legend=LEGEND,
-        svg=draw(FIGURE, comparison, "").svg(),
+        svg=draw(FIGURE, comparison.lines, "").svg(),
         version=importlib.metadata.version("crosslayer"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -75,8 +75,6 @@ class TargetVisit:
     """Name server identifier of the server that answered (RFC 5001)."""
     early_ms: float | None = None
     """Query in early data on one more connection with a session ticket."""
-    idle: tuple[IdleQuery, ...] = ()
-    """Queries on the first connection after idle times; the last one may have failed."""
     moved: bool | None = None
     """Whether the server validated another address or port of the client before any idle time; None without QUIC."""
     attempt: int = 0
@@ -93,6 +91,8 @@ class TargetVisit:
     """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
     resumed_bytes: tuple[int, ...] | None = None
     """The same of the query on a resumed connection."""
+    idle: tuple[IdleQuery, ...] = ()
+    """Queries on the first connection after idle times; the last one may have failed."""
 
     def time_ms(self, key: str) -> float | None:
         """One of its times: a field, or the query after an idle time by `idle_key`."""
@@ -105,6 +105,8 @@ class TargetVisit:
     @property
     def errors(self) -> dict[str, str]:
         """What failed after the first query, by the name of the query."""
+        if not (self.next_error or self.miss_error or self.resumed_error or self.early_error or self.idle):
+            return {}  # most visits
         errors = {
             "next query": self.next_error,
             "miss": self.miss_error,
@@ -320,24 +322,30 @@ class Measured:
         }
 
 
-def measured_of(queries: pl.DataFrame, events: pl.DataFrame) -> Measured:
+def measured_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> Measured:
     """What the tables have; targets have no names of certificates and no paths, which rows lack too."""
-    names = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target")
+    found = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target").collect()
     targets = [
         ResolverTarget(resolver, operator, address, Protocol(protocol), port, role=Role(role))
-        for _, resolver, operator, address, protocol, port, role in names.iter_rows()
+        for _, resolver, operator, address, protocol, port, role in found.iter_rows()
     ]
-    renumbered = queries.with_columns(target=pl.col("target").rank("dense") - 1)
+    idle = queries.filter(state=QueryState.IDLE.value).select("idle_s").unique().collect()
+    last = queries.select(pl.col("page").last(), pl.col("round").max().fill_null(0)).collect()
     plan = ComparePlan(
-        queries["page"][-1] if queries.height else "",
-        int(queries.select(pl.col("round").max().fill_null(0)).item()) + 1,
+        last["page"].item() or "" if found.height else "",
+        int(last["round"].item()) + 1,
         0,
         5.0,
         targets,
-        vantages=tuple(queries["link"].unique().sort()),
-        idle_s=tuple(queries.filter(state=QueryState.IDLE.value)["idle_s"].unique().sort()),
+        vantages=tuple(_vantages(queries)),
+        idle_s=tuple(idle["idle_s"].sort()),
     )
-    return Measured(plan, entries_of(renumbered, events))
+    numbers = {target: number for number, target in enumerate(found["target"])}
+    return Measured(plan, entries_of(queries.with_columns(pl.col("target").replace(numbers)), events))
+
+
+def _vantages(queries: pl.LazyFrame) -> list[str]:
+    return queries.select(pl.col("link").unique().sort()).collect()["link"].to_list()
 
 
 _TARGET = ("resolver", "operator", "address", "protocol", "port", "role")
@@ -577,33 +585,42 @@ def _event(
     return {EVENTS: [own]}
 
 
-def entries_of(queries: pl.DataFrame, events: pl.DataFrame) -> dict[str, list[Entry]]:
+def entries_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> dict[str, list[Entry]]:
     """Entries by vantage point, from rows of the tables: the inverse of `rows_of`."""
     entries: dict[str, list[Entry]] = {}
-    for vantage in queries["link"].unique(maintain_order=True):
-        of_vantage = entries[vantage] = []
-        for row in _visits_frame(queries.filter(link=vantage)).iter_rows(named=True):
-            row["idle"] = tuple(IdleQuery(**query) for query in row["idle"])
-            row |= {name: _sizes(row[name]) for name in ("first_bytes", "resumed_bytes")}
-            of_vantage.append(TargetVisit(**row))
-    for row in events.iter_rows(named=True):
-        of_vantage = entries.setdefault(row["link"], [])
-        if row["kind"] == EventKind.STOPPED:
-            of_vantage.append(OperatorStop(row["subject"], row["reason"], row["when_s"]))
-        elif row["kind"] == EventKind.DAY_LIMIT:
-            of_vantage.append(OperatorLimit(row["subject"], row["reason"], row["when_s"]))
-        elif row["kind"] == EventKind.MISSED_ROUND:
-            of_vantage.append(MissedRound(row["round"], row["reason"], row["when_s"]))
-        elif row["kind"] in DISTURBANCES:
-            kind = EventKind(row["kind"])
-            of_vantage.append(Disturbance(kind, row["round"], row["reason"], row["when_s"], row["attempt"]))
+    for vantage in _vantages(queries):
+        visits = _visits_frame(queries.filter(link=vantage))
+        plain = visits.select(one.name for one in fields(TargetVisit) if one.name not in _RARE).iter_rows()
+        if visits.select(pl.any_horizontal(pl.col(_RARE).list.len().fill_null(0) > 0).any()).item():
+            rare = (
+                (*(part and tuple(part) for part in sizes), tuple(IdleQuery(**query) for query in idle))
+                for *sizes, idle in visits.select(_RARE).iter_rows()
+            )
+            entries[vantage] = [TargetVisit(*values, *more) for values, more in zip(plain, rare, strict=True)]
         else:
-            intercepted = row["kind"] == EventKind.INTERCEPTED
-            of_vantage.append(NetworkCheck(row["subject"], intercepted, row["site"], row["when_s"]))
+            entries[vantage] = [TargetVisit(*values) for values in plain]
+    for event in events.collect().iter_rows(named=True):
+        of_vantage = entries.setdefault(event["link"], [])
+        if event["kind"] == EventKind.STOPPED:
+            of_vantage.append(OperatorStop(event["subject"], event["reason"], event["when_s"]))
+        elif event["kind"] == EventKind.DAY_LIMIT:
+            of_vantage.append(OperatorLimit(event["subject"], event["reason"], event["when_s"]))
+        elif event["kind"] == EventKind.MISSED_ROUND:
+            of_vantage.append(MissedRound(event["round"], event["reason"], event["when_s"]))
+        elif event["kind"] in DISTURBANCES:
+            kind = EventKind(event["kind"])
+            of_vantage.append(Disturbance(kind, event["round"], event["reason"], event["when_s"], event["attempt"]))
+        else:
+            intercepted = event["kind"] == EventKind.INTERCEPTED
+            of_vantage.append(NetworkCheck(event["subject"], intercepted, event["site"], event["when_s"]))
     return entries
 
 
-def _visits_frame(queries: pl.DataFrame) -> pl.DataFrame:
+_RARE = ("first_bytes", "resumed_bytes", "idle")
+"""The last fields of `TargetVisit`, which most comparisons have in no visit."""
+
+
+def _visits_frame(queries: pl.LazyFrame) -> pl.DataFrame:
     """A row for each visit, in the order of their starts; the fields of `TargetVisit`, with lists for tuples."""
     state, total, error = pl.col("state"), pl.col("total_ms"), pl.col("error")
     miss = pl.col("cache") == CacheUse.MISS
@@ -612,7 +629,8 @@ def _visits_frame(queries: pl.DataFrame) -> pl.DataFrame:
         for which in (QueryState.COLD, QueryState.KEPT, QueryState.EARLY_DATA, QueryState.RESUMED)
     )
     idle = ~miss & state.is_in([QueryState.IDLE, QueryState.IDLE_SEARCH])
-    handshake, sizes = pl.col("handshake_ms"), pl.concat_list(SIZES_BY_PART.values())
+    handshake, parts = pl.col("handshake_ms"), pl.col(SIZES_BY_PART.values())
+    sizes = pl.when(pl.all_horizontal(parts.is_not_null())).then(pl.concat_list(parts))
     idle_query = pl.struct(
         "idle_s", "rested_s", time_ms=total, error=error, moved="moved", search=state == QueryState.IDLE_SEARCH
     )
@@ -639,9 +657,4 @@ def _visits_frame(queries: pl.DataFrame) -> pl.DataFrame:
         resumed_bytes=sizes.filter(resumed).last(),
         idle=idle_query.filter(idle),
     )
-    return visits.sort("started_s", maintain_order=True)
-
-
-def _sizes(parts: list[int | None] | None) -> tuple[int, ...] | None:
-    """Sizes of all parts; None if one is missing."""
-    return None if parts is None or None in parts else tuple(part for part in parts if part is not None)
+    return visits.sort("started_s", maintain_order=True).collect()

@@ -29,7 +29,7 @@ from crosslayer.figures.single_queries import (
 from crosslayer.figures.style import INK, RULE, TEXT_WIDTH, TRANSPORTS, AnyChart
 from crosslayer.figures.world import points_on_a_map
 from crosslayer.resolvers import analysis
-from crosslayer.resolvers.frames import FIGURE, figure_rows
+from crosslayer.resolvers.frames import FIGURE, MEASURES, figure_rows
 from crosslayer.resolvers.plan import measured_of
 from crosslayer.studies.resolvers.claims import VANTAGES, observed
 from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, CacheUse, LocatedKind, QueryState, Role
@@ -43,20 +43,17 @@ _MOST_RESOLVERS, _MOST_POINTS = 12, 4000
 """Resolvers and points in the chart over time."""
 
 
-def compared(inputs: Inputs) -> analysis.ResolverComparison:
-    """The comparison that the tables contain."""
-    return analysis.of(measured_of(inputs.resolver_queries.collect(), _events(inputs)))
-
-
-def _events(inputs: Inputs) -> pl.DataFrame:
-    return inputs.resolver_events.collect()
+def compared(inputs: Inputs) -> pl.DataFrame:
+    """A row for each target and measure of the chart."""
+    measured = measured_of(inputs.resolver_queries, inputs.resolver_events)
+    return figure_rows(analysis.results_of(measured, MEASURES))
 
 
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
     """A row for each transport and measure: the difference between a resolver and itself, ms."""
     queries = inputs.resolver_queries
     twice = queries.filter(role=Role.SELF_CHECK.value).select("resolver", "address").unique()
-    measured = measured_of(queries.join(twice, on=["resolver", "address"], how="semi").collect(), _events(inputs))
+    measured = measured_of(queries.join(twice, on=["resolver", "address"], how="semi"), inputs.resolver_events)
     rows = [
         {
             "resolver": check.target.name,
@@ -290,7 +287,7 @@ FIGURES = (
         table=systems,
         width=TEXT_WIDTH,
     ),
-    replace(FIGURE, data=lambda inputs: figure_rows(compared(inputs))),
+    replace(FIGURE, data=compared),
     Figure(
         name="self-check",
         title="A resolver compared with itself",
