@@ -1,4 +1,4 @@
-"""Uninstall from this environment what the named packages do not need: `python setup/keep_packages.py crosslayer pycurl`.
+"""Uninstall what the named packages do not need: `python setup/keep_packages.py crosslayer pycurl`.
 
 The image needs what measures and analyses, and none of the tools of development (Containerfile).
 """
@@ -24,7 +24,8 @@ def needed(names: list[str]) -> set[str]:
             continue
         seen.add(key)
         for required in map(Requirement, importlib.metadata.requires(one.name) or ()):
-            if required.marker is None or any(required.marker.evaluate({"extra": extra}) for extra in ("", *one.extras)):
+            environments = [{"extra": extra} for extra in ("", *one.extras)]
+            if required.marker is None or any(map(required.marker.evaluate, environments)):
                 waiting.append(required)
     return {name for name, _ in seen}
 

@@ -566,7 +566,7 @@ def test_every_visit_is_kept_and_a_comparison_resumes(tmp_path: Path) -> None:
         journal.finish("host-1", 0)
     with Journal.resume(folder, ComparePlan("a.example", 12, 99, 5.0, plan.targets)) as again:
         assert (again.plan.rounds, again.plan.seed) == (12, 1)
-        assert again.measured.visits == [visit]
+        assert again.entries("host-1") == [visit]
         assert again.finished("host-1", 0)
         assert not again.finished("host-1", 1)
         again.progress["host-1"].add(TargetVisit(0, 0, 2.0, error="timeout"))
@@ -666,7 +666,7 @@ def test_an_operator_that_asked_to_stop_is_left_alone_after_a_resume(tmp_path: P
     with Journal.resume(folder, plan) as again:
         assert again.progress["host-1"].left_alone(0)
         assert not again.progress["host-1"].left_alone(1)
-        comparison = analysis.of(again.measured)
+        comparison = analysis.of(read_campaign(again.export()))
     shown = analysis.text(comparison, plan)
     assert "not asked: r0 127.0.0.1: left alone: it answered" in shown
 
@@ -1185,10 +1185,11 @@ def test_a_disturbed_round_is_measured_again_and_its_first_attempt_does_not_coun
         progress.add(Disturbance(EventKind.SLEPT, 1, "again", 3.0, voids=0))
         assert progress.voids(0) is None, "two of ten rounds are measured again"
     with Journal.resume(folder, plan) as again:
-        assert again.measured.visits == [kept_visits[1]]
-        assert again.measured.entries["host-1"][:2] == kept_visits
-        assert event in again.measured.entries["host-1"]
-        comparison = analysis.of(again.measured)
+        assert again.entries("host-1")[:2] == kept_visits
+        assert event in again.entries("host-1")
+        measured = read_campaign(again.export())
+        assert measured.visits == [kept_visits[1]]
+        comparison = analysis.of(measured)
         assert {(str(flag.kind), flag.subject) for flag in comparison.flags} == {
             ("sleep of the machine", "round 0"), ("sleep of the machine", "round 1"),
         }  # fmt: skip

@@ -144,7 +144,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
 
 
 def _machine(host: Host) -> str:
-    return f"{host.cpu}, {host.cores} cores" if host.cores else host.cpu
+    return f"{host.cpu} ({host.cores} cores)" if host.cores else host.cpu
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:

@@ -58,7 +58,7 @@ class Journal:
                 self._store.set_fact(name, value)
         self._hosts = Hosts(self._store, self._common["campaign"])
         self.progress = {
-            vantage: Progress(plan, vantage, self._entries(vantage), partial(self._record, vantage))
+            vantage: Progress(plan, vantage, self.entries(vantage), partial(self._record, vantage))
             for vantage in plan.vantages
         }
         self.share_stops()
@@ -98,10 +98,13 @@ class Journal:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    @property
-    def measured(self) -> Measured:
-        """What was measured so far, from the store."""
-        return Measured(self.plan, {vantage: self._entries(vantage) for vantage in self.plan.vantages})
+    def entries(self, vantage: str) -> list[Entry]:
+        """Everything that was recorded at a vantage point, with the visits of attempts that were voided."""
+        queries, events = (
+            pl.LazyFrame(self._store.rows(name, vantage), schema=TABLES[name].polars_schema())
+            for name in (QUERIES, EVENTS)
+        )
+        return entries_of(queries, events).get(vantage, [])
 
     @property
     def first_s(self) -> float:
@@ -151,13 +154,6 @@ class Journal:
             for table, some in rows_of(self.plan, entry).items():
                 rows.setdefault(table, []).extend(common | row for row in some)
         self._store.add_rows(rows)
-
-    def _entries(self, vantage: str) -> list[Entry]:
-        queries, events = (
-            pl.LazyFrame(self._store.rows(name, vantage), schema=TABLES[name].polars_schema())
-            for name in (QUERIES, EVENTS)
-        )
-        return entries_of(queries, events).get(vantage, [])
 
 
 def read_campaign(folder: Path) -> Measured:
