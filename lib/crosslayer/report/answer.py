@@ -60,7 +60,7 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     """Fewest and most rounds of a link and page."""
     links: int
     machines: tuple[str, ...]
-    """Processor and cores, of the campaign and then of others that its numbers are means of."""
+    """Cores and processor, of the campaign and then of others that its numbers are means of."""
     revision: str
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
@@ -144,7 +144,9 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
 
 
 def _machine(host: Host) -> str:
-    return f"{host.cpu} ({host.cores} cores)" if host.cores else host.cpu
+    """Cores and processor, e.g. `2-core Intel Xeon`."""
+    cpu = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", host.cpu).split())
+    return f"{host.cores}-core {cpu}" if host.cores else cpu
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:
@@ -264,8 +266,8 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
-    machines = " and ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
+    missing = f" In virtual time only: {', '.join(only)}." if only else ""
+    machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
         "over links and pages. In virtual time, computing takes no time. "

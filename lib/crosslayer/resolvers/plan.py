@@ -324,15 +324,15 @@ class Measured:
 
 def measured_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> Measured:
     """What the tables have; targets have no names of certificates and no paths, which rows lack too."""
-    found = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target").collect()
+    named = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target").collect()
     targets = [
         ResolverTarget(resolver, operator, address, Protocol(protocol), port, role=Role(role))
-        for _, resolver, operator, address, protocol, port, role in found.iter_rows()
+        for _, resolver, operator, address, protocol, port, role in named.iter_rows()
     ]
     idle = queries.filter(state=QueryState.IDLE.value).select("idle_s").unique().collect()
     last = queries.select(pl.col("page").last(), pl.col("round").max().fill_null(0)).collect()
     plan = ComparePlan(
-        last["page"].item() or "" if found.height else "",
+        last["page"].item() or "" if named.height else "",
         int(last["round"].item()) + 1,
         0,
         5.0,
@@ -340,7 +340,7 @@ def measured_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> Measured:
         vantages=tuple(_vantages(queries)),
         idle_s=tuple(idle["idle_s"].sort()),
     )
-    numbers = {target: number for number, target in enumerate(found["target"])}
+    numbers = {target: number for number, target in enumerate(named["target"])}
     return Measured(plan, entries_of(queries.with_columns(pl.col("target").replace(numbers)), events))
 
 
