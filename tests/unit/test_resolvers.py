@@ -575,6 +575,15 @@ def test_every_visit_is_kept_and_a_comparison_resumes(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_comparison_that_ended_before_its_first_visit_has_a_result(tmp_path: Path) -> None:
+    plan = plan_of()
+    with Journal.create(tmp_path / "c", plan) as journal:
+        journal.export()
+        comparison = analysis.of(journal.measured, {0: "stop list: asked by mail"})
+    assert comparison.advice == "No resolver answered, so there is no advice."
+    assert "not asked: r0 127.0.0.1: stop list: asked by mail" in analysis.text(comparison, plan)
+
+
 def test_rows_contain_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "list.toml"
     path.write_text(BOX_LIST, encoding="utf-8")

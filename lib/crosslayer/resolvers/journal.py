@@ -107,6 +107,11 @@ class Journal:
         return entries_of(queries, events).get(vantage, [])
 
     @property
+    def measured(self) -> Measured:
+        """What was measured so far, from the store."""
+        return Measured(self.plan, {vantage: self.entries(vantage) for vantage in self.plan.vantages})
+
+    @property
     def first_s(self) -> float:
         """When the first round was due: the first start of the comparison, seconds since the Unix epoch."""
         if (first_s := self._store.fact("first_s")) is None:

@@ -17,10 +17,10 @@ from crosslayer.campaign import provenance
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.journal import Journal, read_campaign
+from crosslayer.resolvers.journal import Journal
 from crosslayer.resolvers.listed import Listed, read
 from crosslayer.resolvers.locations import AddressLocation, location_rows, look_up, positions
-from crosslayer.resolvers.plan import HERE, ComparePlan, Measured, MissedRound
+from crosslayer.resolvers.plan import HERE, ComparePlan, MissedRound
 from crosslayer.resolvers.schedule import RoundTimes
 from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.resolvers.visits import Visitor, capture_here, needs_check, system_ca
@@ -231,8 +231,8 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
             status = CompareStatus.COMPLETE
             if limited and not plan.every_s:
                 status, ending = CompareStatus.DAY_LIMIT, f"Left out: {' '.join(limited.values())}"
-        measured = Measured(plan, read_campaign(journal.export()).entries)
-    comparison = analysis.of(measured, request.not_asked)
+        journal.export()
+        comparison = analysis.of(journal.measured, request.not_asked)
     say(analysis.text(comparison, plan))
     if request.json_file is not None:
         _write(request.json_file, json.dumps(comparison.record(plan), indent=2) + "\n", tell)
