@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from crosslayer.campaign import crate
 from crosslayer.campaign.errors import CampaignError
@@ -17,8 +17,6 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow
 
-_CHUNK_ROWS = 10_000
-"""Rows of a chunk, about 50 MB as Python values, so that memory does not depend on the size of a table."""
 _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 
@@ -98,23 +96,13 @@ def _rows_of(table: Path) -> tuple[int, set[str]]:
 
 def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
     """Returns how many rows there are."""
-    import pyarrow as pa
-
-    schema, total = table.arrow_schema(), 0
     fresh = folder / f".{table.table}.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    for link in store.links(table.table):
-        chunks = _chunks(store.rows(table.table, link))
-        total += write_part((pa.Table.from_pylist(chunk, schema=schema) for chunk in chunks), fresh, link)
+    total = sum(write_part(store.chunks(table.table, link), fresh, link) for link in store.links(table.table))
     shutil.rmtree(folder / table.table, ignore_errors=True)
     if total:
         fresh.rename(folder / table.table)
     return total
-
-
-def _chunks(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
-        yield chunk
 
 
 def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:

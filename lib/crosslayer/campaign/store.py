@@ -10,20 +10,25 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import CUBIC, Cell, Plan
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Column
 
+if TYPE_CHECKING:
+    import pyarrow
+
 FILE_NAME = "campaign.sqlite"
 _RESCUED = "campaign-rescued.sqlite"
 _DATASET = ("campaign.json", *TABLES, "captures")
 """What an export writes into the folder."""
+_CHUNK_ROWS = 10_000
+"""Rows of a chunk, about 50 MB as Python values."""
 _FULL_BYTES = 1_000_000
 """Free space below which a failed write is one of a full disk: SQLite reports `disk I/O error` for some of them."""
 
@@ -273,16 +278,30 @@ class Store:
         """How many rows a table has."""
         return int(self._read(f'SELECT count(*) FROM "{table}"')[0][0])
 
-    def rows(self, table: str, link: str) -> Iterator[dict[str, Any]]:
-        """Every row of a link in a table as Python values, in the order of rounds and pages, whoever measured them."""
-        columns = TABLES[table].columns
+    def chunks(self, table: str, link: str) -> Iterator[pyarrow.Table]:
+        """Every row of a link in a table, in the order of rounds and pages, whoever measured them.
+
+        Chunks have the table's Arrow schema and at most `_CHUNK_ROWS` rows, so that memory does not depend on the size
+        of a table; a link without rows has no chunk.
+        """
+        import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
+
+        schema, columns = TABLES[table].arrow_schema(), TABLES[table].columns
         names = ", ".join(f'"{c.name}"' for c in columns)
         sql = f'SELECT {names} FROM "{table}" WHERE "link" = ? ORDER BY "round", "page", rowid'
         try:
-            for row in self._db.execute(sql, (link,)):
-                yield {c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)}
+            cursor = self._db.execute(sql, (link,))
+            while some := cursor.fetchmany(_CHUNK_ROWS):
+                values = zip(columns, zip(*some, strict=True), schema.types, strict=True)
+                arrays = [pa.array(_typed(column, one), kind) for column, one, kind in values]
+                yield pa.Table.from_arrays(arrays, schema=schema)
         except sqlite3.Error as error:
             raise self._failure(error) from error
+
+    def rows(self, table: str, link: str) -> Iterator[dict[str, Any]]:
+        """The rows of `chunks` as Python values."""
+        for chunk in self.chunks(table, link):
+            yield from chunk.to_pylist()
 
     def _failure(self, error: sqlite3.Error) -> CampaignError:
         what, kind = f"cannot be written: {error}", getattr(error, "sqlite_errorname", "")
@@ -318,9 +337,9 @@ def _plain(column: Column, value: Any) -> Any:
     return json.dumps(value) if column.stored == list[float] and value is not None else value
 
 
-def _typed(column: Column, value: Any) -> Any:
-    if value is None:
-        return None
+def _typed(column: Column, values: Sequence[Any]) -> Sequence[Any]:
     if column.type is bool:
-        return bool(value)
-    return json.loads(value) if column.stored == list[float] else value
+        return [None if value is None else bool(value) for value in values]
+    if column.stored == list[float]:
+        return [None if value is None else json.loads(value) for value in values]
+    return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,11 @@ from crosslayer.resolvers.plan import (
 
 _BACKEND = "the paths themselves"
 """In place of the emulation of links."""
+_OF_NO_ENTRY = (
+    "campaign", "study", "clock", "host", "page", "resolver", "operator", "address", "protocol", "port", "role",
+    "position", "query_ms",
+)  # fmt: skip
+"""Columns that no entry has: the plan has their values. They would take half the memory."""
 
 
 class Journal:
@@ -100,11 +106,13 @@ class Journal:
 
     def entries(self, vantage: str) -> list[Entry]:
         """Everything that was recorded at a vantage point, with the visits of attempts that were voided."""
-        queries, events = (
-            pl.LazyFrame(self._store.rows(name, vantage), schema=TABLES[name].polars_schema())
-            for name in (QUERIES, EVENTS)
-        )
+        queries, events = (self._rows(name, vantage) for name in (QUERIES, EVENTS))
         return entries_of(queries, events).get(vantage, [])
+
+    def _rows(self, table: str, vantage: str) -> pl.LazyFrame:
+        nothing = pl.DataFrame(schema=TABLES[table].polars_schema())
+        chunks = itertools.chain([nothing], map(pl.DataFrame, self._store.chunks(table, vantage)))
+        return pl.concat([chunk.drop(_OF_NO_ENTRY, strict=False) for chunk in chunks]).lazy()
 
     @property
     def measured(self) -> Measured:
