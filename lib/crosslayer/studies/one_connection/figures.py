@@ -141,8 +141,18 @@ def worth_verdict(frame: pl.DataFrame) -> str:
         (FIRST, "over DoUDP, then H3", "First visit: {} than with DoUDP and a full H3 handshake.", 1),
         (BACK, "over DoUDP, then H3 1-RTT", "Returning visit: {} than with DoUDP and a full H3 handshake.", 1),
         (BACK, "over DoUDP, then H3 0-RTT", "Returning visit: {} than with DoUDP and H3 early data with a token.", 1),
-        (BACK, "asking for the page at once", "If the page is requested together with its name, {} than otherwise.", 1),
-        (BACK, "not waiting for SETTINGS", "If the client waits for the server's SETTINGS, {} than otherwise.", -1),
+        (
+            BACK,
+            "asking for the page at once",
+            "If the page is requested together with its name, {} than if it is requested after the answer.",
+            1,
+        ),
+        (
+            BACK,
+            "not waiting for SETTINGS",
+            "If the client waits for the server's SETTINGS before its query, {} than if it does not wait.",
+            -1,
+        ),
     ):
         values = of_all.filter(visit=visit, what=what)["median"] if links else pl.Series(dtype=pl.Float64)
         if values.len():

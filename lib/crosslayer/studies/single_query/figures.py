@@ -176,8 +176,8 @@ FIGURES = (
         paper_figure="IMC22 Fig. 2",
         notebook="single_query",
         caption="Median handshake and resolve time (query to answer) from each vantage point, over all resolvers. The "
-        "paper publishes no RTTs of single vantage points. Our RTTs are therefore a model with the paper's median and "
-        "the paper's order of vantage points.",
+        "paper does not publish the RTT of each vantage point. We therefore model these RTTs. The model keeps the "
+        "paper's median and its order of vantage points.",
         note="Numbers: medians, ms. Published: median handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),

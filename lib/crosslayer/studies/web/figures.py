@@ -405,8 +405,8 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Duration of the lookup of the page's own host, with the setup of the stub's first connection, on "
-        "links without loss. Source: the stub's log. The table also has the lookup time that the browser reports.",
+        caption="Time to look up the page's own host, on links without loss. It includes the setup of the stub's first "
+        "connection. Source: the stub's log. The table also has the lookup time that the browser reports.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,

@@ -183,8 +183,9 @@ _SAVED = {
 
 
 _CONNECT = (
-    "Connect, as in the paper: connectEnd minus connectStart (Resource Timing). With 0-RTT, Chromium sends the request "
-    'long before the end of the handshake, which connectEnd marks (figure "Times of request, handshake and response").'
+    "Connect, as in the paper: connectEnd minus connectStart (Resource Timing). connectEnd marks the end of the "
+    'handshake. With 0-RTT, Chromium sends the request long before that (figure "Times of request, handshake and '
+    'response").'
 )
 
 _figure = partial(figure, notebook="handshakes")
