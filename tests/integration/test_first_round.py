@@ -36,7 +36,7 @@ class Dying(MEASURER):  # type: ignore[misc, valid-type]
         super().warm_up()
         if Dying.deaths:
             Dying.deaths -= 1
-            os.kill(self.bench.server.pid, signal.SIGKILL)
+            os.kill(self.context.server.pid, signal.SIGKILL)
 
 
 def measure(deaths: int) -> dict[str, Any]:

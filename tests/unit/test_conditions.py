@@ -295,7 +295,7 @@ def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> 
         def tool(self) -> str:
             return self.key
 
-        def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Any:
+        def open(self, context: RoundContext, sharing: Sequence[Any]) -> Any:
             done.append(f"open {self.tool} for {len(sharing)}")
             return SimpleNamespace(close=lambda: done.append(f"close {self.tool}"))
 
@@ -307,8 +307,8 @@ def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> 
 
     conditions = {"a": Counted("one"), "b": Counted("two"), "c": Counted("one")}
     plan = sized("serialisation", "smoke")
-    bench = RoundContext(plan, "c", {PAGE.name: PAGE}, *[None] * 4)  # type: ignore[arg-type]
-    with measuring(conditions)(bench) as measurer:
+    context = RoundContext(plan, "c", {PAGE.name: PAGE}, *[None] * 4)  # type: ignore[arg-type]
+    with measuring(conditions)(context) as measurer:
         cell = Cell("dsl", PAGE.name)
         assert measurer.conditions(cell) == ["a", "b", "c"]
         assert measurer.occasional_conditions(cell, 0) == []

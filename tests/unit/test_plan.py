@@ -53,7 +53,7 @@ def test_every_cell_has_every_self_check_once_in_a_period(study: str) -> None:
 
     def checked(plan: Plan, cell: Cell) -> list[str]:
         of_plan = measurer.__new__(measurer)
-        of_plan.bench = RoundContext(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
+        of_plan.context = RoundContext(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
         results = [of_plan.occasional_conditions(cell, number) for number in range(8)]
         assert all(len(of_round) <= 1 for of_round in results)
         assert [of_plan.occasional_conditions(cell, number) for number in range(8, 16)] == results
@@ -166,7 +166,7 @@ def test_firefox_has_no_load_without_a_token() -> None:
     def measured(browser: str) -> set[str]:
         measurer = STUDIES["coalescing"].measurer
         of_plan = measurer.__new__(measurer)
-        of_plan.bench = RoundContext(changed(QUICK, {"browser": browser}), "", {}, *[None] * 4)  # type: ignore[arg-type]
+        of_plan.context = RoundContext(changed(QUICK, {"browser": browser}), "", {}, *[None] * 4)  # type: ignore[arg-type]
         cell = QUICK.cells[0]
         return {*of_plan.conditions(cell), *(c for n in range(8) for c in of_plan.occasional_conditions(cell, n))}
 

@@ -79,15 +79,15 @@ class Measuring:
     ],
 )
 def test_every_check_of_a_round_is_a_row(verdicts: deque[str], errors: list[str], failures: int) -> None:
-    bench = a_testbed()
+    context = a_testbed()
     plan = sized("coalescing", "smoke")
     job: Any = SimpleNamespace(plan=plan, campaign="c", profiles={FIBER.name: FIBER})
     verdicts.append("pass")
-    bench.set_link(FIBER)
-    bench.take_checks()
+    context.set_link(FIBER)
+    context.take_checks()
     verdicts.extend(errors)
     captures = Captures(plan, Path("not written to"))
-    rows, failed = rounds._round(job, bench, Measuring(), captures, 3, Cell(FIBER.name, "example.org"))  # type: ignore[arg-type]
+    rows, failed = rounds._round(job, context, Measuring(), captures, 3, Cell(FIBER.name, "example.org"))  # type: ignore[arg-type]
     assert [row["verdict"] for row in rows["link_checks"]] == errors
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures

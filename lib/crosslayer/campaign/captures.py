@@ -125,7 +125,7 @@ class Captures:
             if more:
                 load.netlogs[f".{file.name}"] = more
                 updated = [
-                    {**row, "netlog_handshake_ms": handshake_ms(more, measuring.bench.pages[row["page"]].host)}
+                    {**row, "netlog_handshake_ms": handshake_ms(more, measuring.context.pages[row["page"]].host)}
                     for row in load.rows.get("page_loads", ())
                 ]
                 load.rows = {**load.rows, "page_loads": updated}

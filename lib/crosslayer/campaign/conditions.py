@@ -43,12 +43,12 @@ class Condition(ABC):
         """Conditions with an equal `tool` share one instrument."""
 
     @abstractmethod
-    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Any:
+    def open(self, context: RoundContext, sharing: Sequence[Any]) -> Any:
         """Open the instrument; it has `close`.
 
         Parameters
         ----------
-        bench
+        context
             Plan and running testbed.
         sharing
             All conditions of the study with the same `tool`, this one among them.
@@ -93,9 +93,9 @@ class Exchange(Condition):
         """Columns of `dns_exchanges`."""
         return _of_exchange(self.protocol, self.resumption, self.condition)
 
-    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Exchanges:
+    def open(self, context: RoundContext, sharing: Sequence[Any]) -> Exchanges:
         """Open the clients with their packet capture."""
-        return Exchanges(bench)
+        return Exchanges(context)
 
     def warm_up(self, tool: Exchanges, page: PageSpec) -> None:
         """Make one exchange."""
@@ -123,9 +123,9 @@ class StubExchange(Condition):
         """Columns of `dns_exchanges`."""
         return _of_exchange(self.protocol, dns.Resumption.NONE, self.condition)
 
-    def open(self, bench: RoundContext, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
+    def open(self, context: RoundContext, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
         """Start the stub of every condition."""
-        return StubExchanges(bench, {one: (one.protocol, {"post_quantum": one.post_quantum}) for one in sharing})
+        return StubExchanges(context, {one: (one.protocol, {"post_quantum": one.post_quantum}) for one in sharing})
 
     def warm_up(self, tool: StubExchanges[StubExchange], page: PageSpec) -> None:
         """Make one exchange."""
@@ -148,9 +148,9 @@ class TcpConnect(Condition):
         """None: all rows of `tcp_rtts` are of this condition."""
         return {}
 
-    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Exchanges:
+    def open(self, context: RoundContext, sharing: Sequence[Any]) -> Exchanges:
         """Open the clients."""
-        return Exchanges(bench)
+        return Exchanges(context)
 
     def warm_up(self, tool: Exchanges, page: PageSpec) -> None:
         """Nothing needs it."""
@@ -209,9 +209,9 @@ class Load(Condition):
         alias = None if self.primed_alias is None else self.primed_alias + 1
         return replace(self, role=Role.SELF_CHECK, primed_alias=alias)
 
-    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Loads:
+    def open(self, context: RoundContext, sharing: Sequence[Any]) -> Loads:
         """Prepare the browser; the first load starts it."""
-        return Loads(bench, FULL_HANDSHAKE, browser=self.browser)
+        return Loads(context, FULL_HANDSHAKE, browser=self.browser)
 
     def warm_up(self, tool: Loads, page: PageSpec) -> None:
         """Start the browser, which makes one load."""
@@ -251,14 +251,14 @@ class ConditionsMeasurer(Measurer):
     checks: ClassVar[Mapping[str, Condition]]
     """Self-checks, by name; a round has one of them at most."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         sharing: dict[Hashable, list[Condition]] = {}
         for one in (*self.table.values(), *self.checks.values()):
             sharing.setdefault(one.tool, []).append(one)
         with contextlib.ExitStack() as stack:
             self._tools = {
-                tool: stack.enter_context(contextlib.closing(alike[0].open(bench, alike)))
+                tool: stack.enter_context(contextlib.closing(alike[0].open(context, alike)))
                 for tool, alike in sharing.items()
             }
             self._stack = stack.pop_all()
@@ -279,10 +279,10 @@ class ConditionsMeasurer(Measurer):
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """One self-check in turn: every cell has each of them once in `aa_period` rounds."""
         names = self._supported(self.checks)
-        period = self.bench.plan.options.aa_period if names else 0
+        period = self.context.plan.options.aa_period if names else 0
         if not period:
             return []
-        turn = (round_number + self.bench.plan.cells.index(cell)) % max(period, len(names))
+        turn = (round_number + self.context.plan.cells.index(cell)) % max(period, len(names))
         return names[turn : turn + 1]
 
     def table_and_columns(self, condition: str) -> tuple[str, Row]:
@@ -292,7 +292,7 @@ class ConditionsMeasurer(Measurer):
 
     def warm_up(self) -> None:
         """Warm up every condition."""
-        page = self.bench.pages[self.bench.plan.pages[0]]
+        page = self.context.pages[self.context.plan.pages[0]]
         for name in self._supported(self.table):
             one = self.table[name]
             one.warm_up(self._tools[one.tool], page)
@@ -301,13 +301,13 @@ class ConditionsMeasurer(Measurer):
         """Make one observation."""
         one = self._condition(condition)
         row = self.row(condition, cell, round_number, position)
-        return one.observe(self._tools[one.tool], self.bench.pages[cell.page], row)
+        return one.observe(self._tools[one.tool], self.context.pages[cell.page], row)
 
     def _condition(self, name: str) -> Condition:
         return self.table[name] if name in self.table else self.checks[name]
 
     def _supported(self, conditions: Mapping[str, Condition]) -> list[str]:
-        return [name for name, one in conditions.items() if one.supported(self.bench.plan)]
+        return [name for name, one in conditions.items() if one.supported(self.context.plan)]
 
 
 def measuring(conditions: Mapping[str, Condition], *, self_check: bool = False) -> type[ConditionsMeasurer]:

@@ -52,9 +52,9 @@ LOADS_PER_PROCESS = 100
 class Exchanges:
     """DNS exchanges and TCP connects against the testbed's server."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        self._bench = bench
-        self._resolver = dns.Resolver(bench.server.address, server_name="localhost", ca_file=bench.server.ca_file)
+    def __init__(self, context: RoundContext) -> None:
+        self._context = context
+        self._resolver = dns.Resolver(context.server.address, server_name="localhost", ca_file=context.server.ca_file)
         self._capture = dns.Capture()
 
     def close(self) -> None:
@@ -79,13 +79,13 @@ class Exchanges:
         results = warmed(
             self._resolver, dns.Question(name), protocol, resumption, capture=self._capture, settings=settings
         )
-        return exchange_rows(row, results, self._bench.server.events(), condition=f"before {resumption}")
+        return exchange_rows(row, results, self._context.server.events(), condition=f"before {resumption}")
 
     def tcp_rtt(self, name: str) -> dict[str, Any]:
         """Make a TCP connect to a host of the testbed; columns of `tcp_rtts`."""
         started = time.time()
         try:
-            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(self._bench.addresses[name]))}
+            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(self._context.addresses[name]))}
         except dns.DnsError as error:
             return {"started_s": started, "error": str(error)}
 
@@ -95,23 +95,23 @@ class StubExchanges(Generic[_Key]):
 
     Parameters
     ----------
-    bench
+    context
         Plan and running testbed.
     stubs
         By key, the transport of a stub and further fields of its settings.
     """
 
-    def __init__(self, bench: RoundContext, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
+    def __init__(self, context: RoundContext, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
         self._capture = dns.Capture()
         self._stubs: dict[_Key, Stub] = {}
-        self._upstream = bench.server.address
-        upstream = dns.Resolver(self._upstream, server_name="localhost", ca_file=bench.server.ca_file)
+        self._upstream = context.server.address
+        upstream = dns.Resolver(self._upstream, server_name="localhost", ca_file=context.server.ca_file)
         try:
             for number, (key, (protocol, others)) in enumerate(stubs.items(), 1):
                 settings = StubSettings.towards(
                     upstream, protocol, dns.Resumption.NONE, listen=f"127.0.0.{number}:53", **others
                 )
-                self._stubs[key] = Stub.start(subprocess.Popen, settings, bench.folder / f"stub-{number}")
+                self._stubs[key] = Stub.start(subprocess.Popen, settings, context.folder / f"stub-{number}")
         except BaseException:
             self.close()
             raise
@@ -164,7 +164,7 @@ class KeptBrowser:
 
     Parameters
     ----------
-    bench
+    context
         Plan and running testbed.
     warm_up
         A load that is not recorded, the first of every process.
@@ -178,14 +178,14 @@ class KeptBrowser:
 
     def __init__(
         self,
-        bench: RoundContext,
+        context: RoundContext,
         warm_up: Callable[[Browser], object],
         *,
         name: str = "browser",
         programs: BrowserPrograms | None = None,
         **options: Any,
     ) -> None:
-        self._bench = bench
+        self._context = context
         self._warm_up = warm_up
         self._name = name
         self._programs = programs
@@ -205,24 +205,24 @@ class KeptBrowser:
             self.close()
         if self._browser is None:
             self._processes += 1
-            bench = self._bench
-            folder = bench.folder / f"{self._name}-{self._processes}"
+            context = self._context
+            folder = context.folder / f"{self._name}-{self._processes}"
             self._browser = launch(
-                self._programs or bench.programs,
+                self._programs or context.programs,
                 folder=folder,
-                certificates=bench.server.certificates,
-                few_processes=bench.plan.clock == "virtual",
+                certificates=context.server.certificates,
+                few_processes=context.plan.clock == "virtual",
                 **self._options,
             )
             self._warm_up(self._browser)
         return self._browser
 
 
-def resolving(bench: RoundContext) -> dict[str, Any]:
+def resolving(context: RoundContext) -> dict[str, Any]:
     """Options of a `Browser` that resolves the names of the plan's pages by itself."""
-    pages = [bench.pages[name] for name in bench.plan.pages]
+    pages = [context.pages[name] for name in context.plan.pages]
     return {
-        "addresses": {WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
+        "addresses": {WARM_UP_HOST: context.addresses[WARM_UP_HOST]},
         "resolves": [host for page in pages for host in page.looked_up],
     }
 
@@ -232,7 +232,7 @@ class Loads:
 
     Parameters
     ----------
-    bench
+    context
         Plan and running testbed.
     first
         Load of the first plan's page that every browser process makes first, without a row.
@@ -242,14 +242,16 @@ class Loads:
         Name of the browser; None: the plan's.
     """
 
-    def __init__(self, bench: RoundContext, first: Load, *, name: str = "browser", browser: str | None = None) -> None:
-        self._bench = bench
+    def __init__(
+        self, context: RoundContext, first: Load, *, name: str = "browser", browser: str | None = None
+    ) -> None:
+        self._context = context
         self._kept = KeptBrowser(
-            bench,
-            lambda browser: self._load(browser, bench.pages[bench.plan.pages[0]], first),
+            context,
+            lambda browser: self._load(browser, context.pages[context.plan.pages[0]], first),
             name=browser or name,
             programs=find_browser(browser) if browser else None,
-            addresses=bench.addresses,
+            addresses=context.addresses,
         )
 
     def close(self) -> None:
@@ -273,7 +275,7 @@ class Loads:
             How it is loaded, and the evidence that is expected; other evidence makes the row an error.
         """
         started = time.time()
-        server = self._bench.server
+        server = self._context.server
         try:
             browser = self.open()
             server.set_early_data(condition.early_data)
@@ -294,7 +296,7 @@ class Loads:
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(self, browser: Browser, page: PageSpec, condition: Load) -> PageLoad:
-        server = self._bench.server
+        server = self._context.server
         alias = condition.primed_alias
 
         def close_connections() -> None:

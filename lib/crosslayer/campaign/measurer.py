@@ -40,8 +40,8 @@ class RoundContext:
 class Measurer(ABC):
     """Measures the conditions of a study, one at a time."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        self.bench = bench
+    def __init__(self, context: RoundContext) -> None:
+        self.context = context
 
     def __enter__(self) -> Self:
         return self
@@ -88,14 +88,14 @@ class Measurer(ABC):
     def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
         """Columns of an observation that are known before it is made."""
         table, columns = self.table_and_columns(condition)
-        usual = {"condition": "main", "role": Role.MEASURED.value, "browser": self.bench.plan.browser}
+        usual = {"condition": "main", "role": Role.MEASURED.value, "browser": self.context.plan.browser}
         known = {column.name for column in TABLES[table].columns}
         return (
             {
-                "campaign": self.bench.campaign,
+                "campaign": self.context.campaign,
                 "round": round_number,
                 "link": cell.link,
-                "study": self.bench.plan.study,
+                "study": self.context.plan.study,
                 "page": cell.page,
                 "position": position,
             }

@@ -305,9 +305,9 @@ class Authoritative(Measurer):
         If one of them does not start.
     """
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
-        plan = bench.plan
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        plan = context.plan
         self._streams = streams(plan)
         check_streams(plan, sum(stream.clients(plan) for stream in self._streams) + 1)
         self._query = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.ClientSettings())
@@ -320,24 +320,24 @@ class Authoritative(Measurer):
             raise
 
     def _start(self) -> None:
-        folder, enter = self.bench.folder, self._stack.enter_context
-        machine, address = enter(network.far_host(_MACHINE, self.bench.plan.congestion_control))
+        folder, enter = self.context.folder, self._stack.enter_context
+        machine, address = enter(network.far_host(_MACHINE, self.context.plan.congestion_control))
         spawn = functools.partial(network.spawn, machine)
         self._programs.append(enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE)))
         self._server: Server | None = None
         self._stubs: list[Stub] = []
         self._proxies: list[Dnsproxy] = []
-        if self.bench.plan.options.proxy == "dnsproxy":
+        if self.context.plan.options.proxy == "dnsproxy":
             self._start_dnsproxy(spawn, address)
         else:
             self._start_ours(spawn, address)
         with namespaces.namespace(machine):
             at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
         near = [(_near(number), 53) for number in range(len(self._streams))]
-        self._load = enter(PacedLoad(self.bench.plan, self._streams, near, self._stubs, self._query, at_bind))
+        self._load = enter(PacedLoad(self.context.plan, self._streams, near, self._stubs, self._query, at_bind))
 
     def _start_ours(self, spawn: Spawn, address: str) -> None:
-        folder, enter = self.bench.folder, self._stack.enter_context
+        folder, enter = self.context.folder, self._stack.enter_context
         self._server = enter(
             Server.start(
                 spawn, pages_dir=None, addresses={}, folder=folder / "proxy", upstream=f"{LOCAL[0]}:{LOCAL[1]}"
@@ -353,7 +353,7 @@ class Authoritative(Measurer):
         self._programs += self._stubs
 
     def _start_dnsproxy(self, spawn: Spawn, address: str) -> None:
-        folder, enter = self.bench.folder, self._stack.enter_context
+        folder, enter = self.context.folder, self._stack.enter_context
         certificates = make_certificates(folder, ["localhost"], [address])
         far = enter(Dnsproxy.start(spawn, far_end(address, LOCAL, certificates), folder / "dnsproxy-far.log"))
         for number, stream in enumerate(self._streams):
@@ -398,7 +398,7 @@ class Authoritative(Measurer):
         CampaignError
             If this machine cannot hold the rate.
         """
-        plan = self.bench.plan
+        plan = self.context.plan
         numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(self._streams) + 1)])
         before = [proxy.sockets() for proxy in self._proxies]
         self._events()

@@ -97,9 +97,9 @@ _VISITS = {
 class CertificateSizes(Measurer):
     """DNS exchanges with a server that shows certificates of any size."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
-        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
         self._capture = dns.Capture()
 
     def close(self) -> None:
@@ -122,28 +122,28 @@ class CertificateSizes(Measurer):
 
     def warm_up(self) -> None:
         """One exchange of each kind."""
-        page = self.bench.pages[self.bench.plan.pages[0]]
+        page = self.context.pages[self.context.plan.pages[0]]
         for kind in KINDS:
             self._exchange(kind, SIZES[0], page.host)
         for visit, size in _VISITS.values():
             if size == SIZES[0]:
-                visited(visit, size, page, self.bench.server, self.bench.addresses[page.host])
+                visited(visit, size, page, self.context.server, self.context.addresses[page.host])
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One exchange, or those of a search."""
         row = self.row(condition, cell, round_number, position)
-        page = self.bench.pages[cell.page]
+        page = self.context.pages[cell.page]
         name = page.host
         if condition in _VISITS:
             row["started_s"] = time.time()
             try:
-                columns = visited(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
+                columns = visited(*_VISITS[condition], page, self.context.server, self.context.addresses[name])
             except dns.DnsError as fault:
                 columns = {"error": str(fault)}
             return {"resolved_loads": [row | columns]}
         if condition in _SEARCHES:
             kind = _SEARCHES[condition]
-            rtt_ms = STUDY.profiles(self.bench.plan)[cell.link].rtt_ms
+            rtt_ms = STUDY.profiles(self.context.plan)[cell.link].rtt_ms
             return {"dns_exchanges": [row | asked for asked in self._search(kind, name, rtt_ms)]}
         kind, size = _EXCHANGES[condition]
         return {"dns_exchanges": [row | self._exchange(kind, size, name)]}
@@ -175,7 +175,7 @@ class CertificateSizes(Measurer):
 
     def _exchange(self, kind: CertificateKind, size: int, name: str) -> dict[str, Any]:
         """One exchange with a certificate of this size, after one for ticket or token where it brings them."""
-        server, sessions = self.bench.server, dns.SessionStore()
+        server, sessions = self.context.server, dns.SessionStore()
         server.set_certificate(size)
         asked = self._resolver, dns.Question(name), kind.protocol
         if kind.brought is not Brought.NEITHER:

@@ -33,14 +33,14 @@ _LOAD = "H3 1-RTT"
 class Composition(Measurer):
     """Coupled loads as the study of browsers that resolve makes them; exchanges and loads as the combinations do."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         with contextlib.ExitStack() as undo:
-            self._coupled = web.STUDY.measurer(bench)
+            self._coupled = web.STUDY.measurer(context)
             undo.callback(self._coupled.close)
-            self._exchanges = Exchanges(bench)
+            self._exchanges = Exchanges(context)
             undo.pop_all()
-        self._loads = Loads(bench, FULL_HANDSHAKE, name="composed")
+        self._loads = Loads(context, FULL_HANDSHAKE, name="composed")
 
     def close(self) -> None:
         """End both browsers and the capture."""
@@ -66,7 +66,7 @@ class Composition(Measurer):
 
     def warm_up(self) -> None:
         """One load of each browser and one exchange of each kind."""
-        page = self.bench.pages[self.bench.plan.pages[0]]
+        page = self.context.pages[self.context.plan.pages[0]]
         for exchange in _EXCHANGES.values():
             exchange.warm_up(self._exchanges, page)
         self._coupled.warm_up()
@@ -77,7 +77,7 @@ class Composition(Measurer):
         if condition in _COUPLED:
             return self._coupled.measure(_COUPLED[condition].value, cell, round_number, position)
         row = self.row(condition, cell, round_number, position)
-        page = self.bench.pages[cell.page]
+        page = self.context.pages[cell.page]
         if condition == _LOAD:
             return FULL_HANDSHAKE.observe(self._loads, page, row)
         return _EXCHANGES[condition].observe(self._exchanges, page, row)

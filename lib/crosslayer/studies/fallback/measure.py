@@ -61,27 +61,27 @@ _FIREFOX: Mapping[Client, Mapping[str, object]] = {
 class Fallback(Measurer):
     """One load for each case, in browsers kept between them, and one request of curl for each of its cases."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         namespaces.use_resolver(network.SERVER_ADDRESS)
-        pages = [bench.pages[name] for name in bench.plan.pages]
+        pages = [context.pages[name] for name in context.plan.pages]
         resolved = [page.host for page in pages]
-        self._addresses6 = network.enable_ipv6(resolved, bench.plan.congestion_control)
-        self._addresses4 = network.add_public_addresses(resolved, bench.plan.congestion_control)
+        self._addresses6 = network.enable_ipv6(resolved, context.plan.congestion_control)
+        self._addresses4 = network.add_public_addresses(resolved, context.plan.congestion_control)
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
         self._middlebox = Middlebox()
         self._ring = Ring()
-        options = bench.plan.options
+        options = context.plan.options
         self._cases = options.cases or tuple(CASES)
         self._clients = [client for client in installed_clients() if client in options.clients]
         self._browsers = {
             client: KeptBrowser(
-                bench,
+                context,
                 lambda browser: self._load(browser, pages[0], CASES["first"]),
                 name=client.value,
                 programs=programs,
                 force_h3=False,
-                addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
+                addresses={host: address for host, address in context.addresses.items() if host not in resolved},
                 resolves=resolved,
                 page_timeout_s=LOAD_TIMEOUT_S,
                 **({"preferences": _FIREFOX[client]} if client in _FIREFOX else {}),
@@ -110,7 +110,7 @@ class Fallback(Measurer):
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """All other cases, in the first rounds."""
-        full = round_number < self.bench.plan.options.full_rounds
+        full = round_number < self.context.plan.options.full_rounds
         return self._conditions(in_every_round=False) if full else []
 
     def _conditions(self, *, in_every_round: bool) -> list[str]:
@@ -138,7 +138,7 @@ class Fallback(Measurer):
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, and those of its resources and of what the browser tried."""
-        row, page = self.row(condition, cell, round_number, position), self.bench.pages[cell.page]
+        row, page = self.row(condition, cell, round_number, position), self.context.pages[cell.page]
         case, started = CASES[row["condition"]], time.time()
         if fault := self._verify(page, case):
             return {"page_loads": [row | {"started_s": started, "error": fault}]}
@@ -151,7 +151,7 @@ class Fallback(Measurer):
             if isinstance(browser, Firefox):
                 browser.forget_failures()
                 browser.returns_at_once = case.visit == SECOND
-            self.bench.server.events()  # discard those of earlier loads and of probes
+            self.context.server.events()  # discard those of earlier loads and of probes
             load = self._load(browser, page, case)
         except BrowserError as error:
             tried = attempt_rows(row | {"started_s": started}, self._attempts(page, case))
@@ -159,15 +159,15 @@ class Fallback(Measurer):
             return {"page_loads": [row | {"started_s": started, "error": str(error)}], "attempts": tried}
         finally:
             self._end_faults()
-        attempts, events = self._attempts(page, case), self.bench.server.events()
+        attempts, events = self._attempts(page, case), self.context.server.events()
         row = row | load_columns(load) | incomplete(events, page, load) | self._evidence(page, case, events, attempts)
         resources = resource_rows(row, load, events)
         return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
 
     def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
         """One request of curl, and before it, in a later visit, one that fills its Alt-Svc cache over HTTP/2."""
-        server, addresses, faults = self.bench.server, self._target(page, case), faults_of(case, page)
-        cache = self.bench.folder / "alt-svc" if case.visit != FIRST else None
+        server, addresses, faults = self.context.server, self._target(page, case), faults_of(case, page)
+        cache = self.context.folder / "alt-svc" if case.visit != FIRST else None
         fetch = partial(
             curl.fetch,
             f"https://{page.host}/",
@@ -242,11 +242,11 @@ class Fallback(Measurer):
 
     def _address4(self, page: PageSpec, case: Case) -> str:
         """IPv4 address of a case's host."""
-        return (self.bench.addresses if case.private else self._addresses4)[page.host]
+        return (self.context.addresses if case.private else self._addresses4)[page.host]
 
     def _announce(self, page: PageSpec, case: Case) -> None:
         """Set what the resolver answers and what the web server announces."""
-        server, key, host = self.bench.server, self._keys[page.name], page.host
+        server, key, host = self.context.server, self._keys[page.name], page.host
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
         server.set_alt_svc(_ALT_SVC)
@@ -263,7 +263,7 @@ class Fallback(Measurer):
             server.set_answer(host, query_type, rdata, delay_ms=LATE_MS if query_type in case.late else 0)
 
     def _load(self, browser: Browser, page: PageSpec, case: Case) -> PageLoad:
-        server = self.bench.server
+        server = self.context.server
         self._announce(page, case)
         faults, addresses = faults_of(case, page), self._target(page, case)
         self._middlebox.block(faults if case.visit == SECOND else [], addresses)

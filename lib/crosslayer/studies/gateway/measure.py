@@ -34,11 +34,11 @@ _QUIC_PORT = 443
 class Gateways(Measurer):
     """Page loads without and with a gateway, in one Chromium kept between them."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         namespaces.use_resolver(_LISTEN)
-        first = bench.pages[bench.plan.pages[0]]
-        self._kept = KeptBrowser(bench, lambda browser: self._load(browser, first, KINDS[NONE]), **resolving(bench))
+        first = context.pages[context.plan.pages[0]]
+        self._kept = KeptBrowser(context, lambda browser: self._load(browser, first, KINDS[NONE]), **resolving(context))
 
     def close(self) -> None:
         """End Chromium."""
@@ -59,14 +59,14 @@ class Gateways(Measurer):
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row and those of its resources."""
         row = self.row(condition, cell, round_number, position)
-        page, kind = self.bench.pages[cell.page], KINDS[condition]
+        page, kind = self.context.pages[cell.page], KINDS[condition]
         started = time.time()
         try:
             load, queries, carried = self._load(self._kept.open(), page, kind)
         except (BrowserError, StubError) as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        events = self.bench.server.events()
+        events = self.context.server.events()
         evidence = evidence_columns(events, kind, page, {query.local_port for query in queries}, carried)
         row = row | load_columns(load) | {"lookup_count": len({query.name for query in queries})}
         row = row | incomplete(events, page, load) | evidence
@@ -76,8 +76,8 @@ class Gateways(Measurer):
         self, browser: Browser, page: PageSpec, kind: GatewayKind
     ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
         """Make the measured load; returns it, the reports of stub and gateway, and the server's events on it."""
-        server = self.bench.server
-        resolver = dns.Resolver(self.bench.addresses[page.host], page.host, server.ca_file)
+        server = self.context.server
+        resolver = dns.Resolver(self.context.addresses[page.host], page.host, server.ca_file)
         gateway = None
         if kind.through is not None:
             files = server.certificates
@@ -91,7 +91,7 @@ class Gateways(Measurer):
             post_quantum=True,  # as the browser, which has a connection of its own where there is no gateway
             gateway=gateway,
         )
-        with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
+        with Stub.start(subprocess.Popen, settings, self.context.folder / "stub") as stub:
 
             def reset() -> None:
                 stub.forget()

@@ -26,18 +26,18 @@ from crosslayer.testbed.server import Event, RequestEvent
 class HttpsRecords(Measurer):
     """One load for each kind of record, in one browser kept between them."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         namespaces.use_resolver(network.SERVER_ADDRESS)
-        pages = [bench.pages[name] for name in bench.plan.pages]
+        pages = [context.pages[name] for name in context.plan.pages]
         resolved = [page.host for page in pages]
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
         self._other = {page.name: EchKey.make(page.aliases[1], number=2) for page in pages}
         self._kept = KeptBrowser(
-            bench,
+            context,
             lambda browser: self._load(browser, pages[0], KINDS["whole"]),
             force_h3=False,
-            addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
+            addresses={host: address for host, address in context.addresses.items() if host not in resolved},
             resolves=resolved,
         )
 
@@ -47,7 +47,7 @@ class HttpsRecords(Measurer):
 
     def conditions(self, cell: Cell) -> list[str]:
         """The plan's kinds of records, or every one."""
-        return list(self.bench.plan.options.kinds or KINDS)
+        return list(self.context.plan.options.kinds or KINDS)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
@@ -60,21 +60,21 @@ class HttpsRecords(Measurer):
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, and those of its resources."""
-        row, page = self.row(condition, cell, round_number, position), self.bench.pages[cell.page]
+        row, page = self.row(condition, cell, round_number, position), self.context.pages[cell.page]
         started = time.time()
         try:
             browser = self._kept.open()
-            self.bench.server.events()  # what came before is not evidence for this load
+            self.context.server.events()  # what came before is not evidence for this load
             load = self._load(browser, page, KINDS[condition])
         except BrowserError as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        events = self.bench.server.events()
+        events = self.context.server.events()
         row = row | load_columns(load) | incomplete(events, page, load) | evidence(events, page)
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(self, browser: Browser, page: PageSpec, kind: RecordKind) -> PageLoad:
-        server, key = self.bench.server, self._keys[page.name]
+        server, key = self.context.server, self._keys[page.name]
         server.set_ech({"none": None, "own": key, "replaced": self._other[page.name]}[kind.ech])
         rdata = kind.rdata(page.host, key.config_list) if kind.rdata else None
         server.set_answer(page.host, "HTTPS", rdata, fault=kind.fault)

@@ -47,9 +47,9 @@ CONDITIONS = {
 class Loss(Measurer):
     """Lookups by the clients of `dns`."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
-        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
 
     def close(self) -> None:
         """Nothing is kept between lookups."""
@@ -70,12 +70,12 @@ class Loss(Measurer):
     def warm_up(self) -> None:
         """One lookup of each kind."""
         for condition in CONDITIONS.values():
-            self._lookups(condition, self.bench.pages[self.bench.plan.pages[0]].host)
+            self._lookups(condition, self.context.pages[self.context.plan.pages[0]].host)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """The measured lookup, and before it the one that fetches its ticket; both are rows."""
         row = self.row(condition, cell, round_number, position)
-        *priming, measured = self._lookups(CONDITIONS[condition], self.bench.pages[cell.page].host)
+        *priming, measured = self._lookups(CONDITIONS[condition], self.context.pages[cell.page].host)
         first = {"resumption": Resumption.NONE.value, "role": Role.PRIMING.value}
         return {"dns_exchanges": [*(row | first | columns for columns in priming), row | measured]}
 
@@ -98,7 +98,7 @@ class Loss(Measurer):
             )
             for resumption, priming in steps
         ]
-        events = self.bench.server.events()
+        events = self.context.server.events()
         return [exchange_columns(result, events) for result in done]
 
     def _kept(self, protocol: Protocol, name: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class OneConnection(Measurer):
 
     def warm_up(self) -> None:
         """One load."""
-        self._load(BASELINE, self.bench.pages[self.bench.plan.pages[0]])
+        self._load(BASELINE, self.context.pages[self.context.plan.pages[0]])
 
     def close(self) -> None:
         """Nothing is kept between loads."""
@@ -47,14 +47,14 @@ class OneConnection(Measurer):
         """One load."""
         row = self.row(condition, cell, round_number, position) | {"started_s": time.time()}
         try:
-            columns = self._load(MODES[condition], self.bench.pages[cell.page])
+            columns = self._load(MODES[condition], self.context.pages[cell.page])
         except dns.DnsError as fault:
             columns = {"error": str(fault)}
         return {"resolved_loads": [row | columns]}
 
     def _load(self, mode: Mode, page: PageSpec) -> dict[str, Any]:
         """Columns of a load, from times to evidence; `DnsError` where a part of it does not come."""
-        address, ca_file = self.bench.addresses[page.host], self.bench.server.ca_file
+        address, ca_file = self.context.addresses[page.host], self.context.server.ca_file
 
         def bringing(of: type[_Client], to: dns.Resolver, *, early: bool = mode.resumed) -> _Client:
             return client_bringing(of, to, page.host, ticket=early, token=early and mode.token)
@@ -65,14 +65,16 @@ class OneConnection(Measurer):
             resolver = dns.Resolver(address, "localhost", ca_file)
             resolving = loading = bringing(PageClient, resolver)
         else:
-            resolver = dns.Resolver(self.bench.server.address, "localhost", ca_file)
+            resolver = dns.Resolver(self.context.server.address, "localhost", ca_file)
             resolving = bringing(CLIENTS[mode.protocol], resolver, early=mode.resumption is Resumption.EARLY_DATA)
             loading = bringing(PageClient, dns.Resolver(address, page.host, ca_file))
-        quiet(self.bench.server)
+        quiet(self.context.server)
         with collector_paused(), resolving, loading:
             columns = visit(page, resolving, loading, waits_for_settings=mode.waits_for_settings, at_once=mode.at_once)
             columns["error"] = columns["error"] or _uncovered(loading, page)
-        evidence = evidence_columns(self.bench.server.events(), mode, page, (resolving.local_port, loading.local_port))
+        evidence = evidence_columns(
+            self.context.server.events(), mode, page, (resolving.local_port, loading.local_port)
+        )
         return evidence | columns | {"error": columns["error"] or evidence["error"]}
 
 

@@ -37,19 +37,19 @@ _TIMEOUT_S = 60.0
 class Shared(Measurer):
     """A client's queries at a steady pace over one connection of the stub, which is new in each round."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         self._stack = contextlib.ExitStack()
         self._stubs: dict[Protocol, Stub] = {}
         self._askers: dict[Protocol, dns.Asker] = {}
-        far = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        far = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
         try:
             for index, protocol in enumerate(SHARED.values()):
                 near = f"127.0.0.{index + 2}"
                 settings = StubSettings.towards(
                     far, protocol, Resumption.NONE, listen=f"{near}:53", timeout_s=_TIMEOUT_S
                 )
-                folder = bench.folder / f"shared-{index}"
+                folder = context.folder / f"shared-{index}"
                 self._stubs[protocol] = self._stack.enter_context(Stub.start(subprocess.Popen, settings, folder))
                 self._askers[protocol] = self._stack.enter_context(contextlib.closing(dns.Asker((near, 53))))
         except BaseException:
@@ -72,11 +72,11 @@ class Shared(Measurer):
     def warm_up(self) -> None:
         """One query of each."""
         for protocol in SHARED.values():
-            self._ask(protocol, self.bench.pages[self.bench.plan.pages[0]].host, 1)
+            self._ask(protocol, self.context.pages[self.context.plan.pages[0]].host, 1)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """A query that sets the connection up, and then the load."""
-        protocol, host = SHARED[condition], self.bench.pages[cell.page].host
+        protocol, host = SHARED[condition], self.context.pages[cell.page].host
         self._stubs[protocol].forget()
         asked = [*self._ask(protocol, host, 1), *self._ask(protocol, host, QUERIES)]
         self._stubs[protocol].raise_if_dead()
@@ -104,10 +104,10 @@ class Shared(Measurer):
 class PathQuality(Measurer):
     """Lookups of the study `loss`, loads of the study `one-connection`, and queries that share a connection."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
-        self._lookups, self._loads = loss.STUDY.measurer(bench), one_connection.STUDY.measurer(bench)
-        self._shared = Shared(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        self._lookups, self._loads = loss.STUDY.measurer(context), one_connection.STUDY.measurer(context)
+        self._shared = Shared(context)
 
     def _of(self, condition: str) -> Measurer:
         if condition in SHARED:
@@ -123,7 +123,7 @@ class PathQuality(Measurer):
         """Lookups; where packets are lost loads, and with the first page the queries that share a connection."""
         if loses(cell.link) is None:
             return list(LOOKUPS)
-        return [*VISITS, *(SHARED if cell.page == self.bench.plan.pages[0] else ())]
+        return [*VISITS, *(SHARED if cell.page == self.context.plan.pages[0] else ())]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """As the part that measures it."""

@@ -73,24 +73,24 @@ class Rest(Measurer):
         If this kernel cannot drop packets of a connection.
     """
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
-        self._conditions = conditions(bench.plan)
-        self._host = bench.pages[bench.plan.pages[0]].host
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        self._conditions = conditions(context.plan)
+        self._host = context.pages[context.plan.pages[0]].host
         self._stubs: dict[tuple[ClientKind, Protocol], tuple[dns.Asker, Stub]] = {}
         self._browsers = itertools.count()
         self._names = (f"name-{number}.{self._host}" for number in itertools.count())
         self._stack = contextlib.ExitStack()
         try:
-            enter, congestion = self._stack.enter_context, bench.plan.congestion_control
+            enter, congestion = self._stack.enter_context, context.plan.congestion_control
             machine, self._address = enter(network.far_host(_MACHINE, congestion))
             self._nat = enter(Nat(machine, self._address, congestion))
-            hosts = {spec.host: self._address for spec in bench.pages.values()}
+            hosts = {spec.host: self._address for spec in context.pages.values()}
             self._server = Server.start(
                 functools.partial(network.spawn, machine),
                 pages_dir=None,
                 addresses=hosts,
-                folder=bench.folder / "rest-server",
+                folder=context.folder / "rest-server",
             )
             self._stack.callback(lambda: self._server.stop())
         except BaseException:
@@ -171,7 +171,7 @@ class Rest(Measurer):
                 yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
         else:
             arguments = near_end(_NEAR, chosen.protocol, self._address)
-            log = self.bench.folder / "rest-dnsproxy.log"
+            log = self.context.folder / "rest-dnsproxy.log"
             with (
                 Dnsproxy.start(subprocess.Popen, arguments, log, ca_file=self._server.ca_file) as proxy,
                 contextlib.closing(dns.Asker((_NEAR, 53))) as asker,
@@ -184,7 +184,7 @@ class Rest(Measurer):
         doubts = {} if chosen.keeper is ClientKind.STUB else {"rested_after_s": 0.0}
         most = chosen.protocol.transport.resumptions[-1]
         settings = StubSettings.towards(self._far, chosen.protocol, most, listen=f"{near}:53", **doubts)
-        enter, folder = self._stack.enter_context, self.bench.folder / f"rest-{near}"
+        enter, folder = self._stack.enter_context, self.context.folder / f"rest-{near}"
         stub = enter(Stub.start(subprocess.Popen, settings, folder))
         asker = enter(contextlib.closing(dns.Asker((near, 53))))
         self._stubs[chosen.keeper, chosen.protocol] = asker, stub
@@ -196,12 +196,12 @@ class Rest(Measurer):
         asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
         with (
             launch(
-                self.bench.programs,
-                folder=self.bench.folder / f"rest-browser-{next(self._browsers)}",
+                self.context.programs,
+                folder=self.context.folder / f"rest-browser-{next(self._browsers)}",
                 addresses={},
                 certificates=self._server.certificates,
                 resolves=[f"*.{self._host}"],
-                few_processes=self.bench.plan.clock == "virtual",
+                few_processes=self.context.plan.clock == "virtual",
                 secure_dns=asks,
             ) as browser,
             browser.asking() as look_up,

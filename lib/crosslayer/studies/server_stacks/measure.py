@@ -29,26 +29,26 @@ CONDITIONS = {
 class ServerStacks(Measurer):
     """Visits of the study `one-connection`, exchanges and loads, with each server; with the wide window visits only."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         self._kinds: list[Measurer] = []
         self._parts: dict[str, tuple[str, Measurer, str]] = {}
         self._others: list[AioquicServer] = []
         with contextlib.ExitStack() as stack:
-            benches = {FIRST: bench}
+            benches = {FIRST: context}
             for number, (name, window) in enumerate({SECOND: 0, WIDE: WINDOW}.items()):
-                folder = bench.folder / f"aioquic-{number}"
+                folder = context.folder / f"aioquic-{number}"
                 server = stack.enter_context(
-                    serving(bench.server, bench.addresses, folder / "server", number=number, initial_window=window)
+                    serving(context.server, context.addresses, folder / "server", number=number, initial_window=window)
                 )
                 self._others.append(server)
-                benches[name] = replace(bench, server=server, addresses=server.addresses, folder=folder)
+                benches[name] = replace(context, server=server, addresses=server.addresses, folder=folder)
             visits, others = one_connection.STUDY.measurer, measuring(CONDITIONS)
             for name, bench_of in benches.items():
                 for kind in (visits,) if name == WIDE else (visits, others):
                     part = stack.enter_context(kind(bench_of))
                     self._kinds.append(part)
-                    cell = bench.plan.cells[0]  # these measurers have the same conditions in each cell
+                    cell = context.plan.cells[0]  # these measurers have the same conditions in each cell
                     self._parts |= {f"{one}, {name}": (name, part, one) for one in part.conditions(cell)}
             self._stack = stack.pop_all()
 

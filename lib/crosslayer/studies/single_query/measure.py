@@ -91,8 +91,8 @@ CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ON
 class SingleQuery(Measurer):
     """Measures single queries against resolvers that are started for it."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
         self._stack = contextlib.ExitStack()
         self._targets: dict[str, dns.Resolver] = {}
         self._servers: dict[str, Server] = {}
@@ -105,14 +105,14 @@ class SingleQuery(Measurer):
             undo.pop_all()
 
     def _start(self, number: int, name: str) -> dns.Resolver:
-        machine, address = self._stack.enter_context(network.far_host(number, self.bench.plan.congestion_control))
+        machine, address = self._stack.enter_context(network.far_host(number, self.context.plan.congestion_control))
         spawn = functools.partial(network.spawn, machine)
         server = self._stack.enter_context(
             Server.start(
                 spawn,
                 pages_dir=None,
                 addresses={NAME: address},
-                folder=self.bench.folder / f"resolver-{name}",
+                folder=self.context.folder / f"resolver-{name}",
                 **RESOLVERS[name],
             )
         )
@@ -125,7 +125,7 @@ class SingleQuery(Measurer):
 
     def conditions(self, cell: Cell) -> list[str]:
         """The paper's transports, DoH3 and early data; from the first vantage point also the other resolvers."""
-        first = vantage_point(cell.link) == vantage_point(self.bench.plan.links[0])
+        first = vantage_point(cell.link) == vantage_point(self.context.plan.links[0])
         return [str(condition) for condition in (*EVERYWHERE, *(FIRST_ONLY if first else ()))]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:

@@ -44,23 +44,23 @@ _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP
 class Web(Measurer):
     """Page loads whose lookups go over one transport each, in one browser kept between them."""
 
-    def __init__(self, bench: RoundContext) -> None:
-        super().__init__(bench)
-        self._itself = bench.plan.options.resolver == "browser"
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        self._itself = context.plan.options.resolver == "browser"
         namespaces.use_resolver(_LISTEN)
-        self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
         self._kept: dict[dns.Protocol | None, KeptBrowser] = {}
         self._like: LikeResolver | None = None
-        options = bench.plan.options  # of `composition` too, whose exchanges go to the server
+        options = context.plan.options  # of `composition` too, whose exchanges go to the server
         if isinstance(options, WebOptions) and options.resolver_like:
             times = measured_times(options.resolver_like, "[options], key 'resolver_like'")
-            for link in bench.plan.links:
-                times.check_link(link, bench.rtts_ms[link])
-            plan = bench.plan
+            for link in context.plan.links:
+                times.check_link(link, context.rtts_ms[link])
+            plan = context.plan
             self._like = LikeResolver(
                 times,
-                bench.addresses,
-                bench.folder / "like",
+                context.addresses,
+                context.folder / "like",
                 congestion_control=plan.congestion_control,
                 seed=plan.seed,
                 https_records=plan.options.https_records,
@@ -98,11 +98,11 @@ class Web(Measurer):
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, those of its resources and those of its lookups."""
         row = self.row(condition, cell, round_number, position)
-        page, protocol = self.bench.pages[cell.page], dns.Protocol(condition)
-        started, server = time.time(), self.bench.server
+        page, protocol = self.context.pages[cell.page], dns.Protocol(condition)
+        started, server = time.time(), self.context.server
         if self._like is not None:
-            drawn = f"{self.bench.plan.seed}/{round_number}/{cell.link}"
-            self._like.set_rtt(self._like.times.drawn_rtt_ms(drawn), self.bench.rtts_ms[cell.link])
+            drawn = f"{self.context.plan.seed}/{round_number}/{cell.link}"
+            self._like.set_rtt(self._like.times.drawn_rtt_ms(drawn), self.context.rtts_ms[cell.link])
         try:
             browser = self._browser(protocol)
             server.events()  # what came before is not evidence for this load
@@ -127,20 +127,20 @@ class Web(Measurer):
         """The browser of the next load: one for all transports of the stub, one for each of its own."""
         asks = protocol if self._itself else None
         if asks not in self._kept:
-            bench = self.bench
-            options = resolving(bench)
+            context = self.context
+            options = resolving(context)
             if asks is not None:
                 # The warm-up page is looked up too, so that the connection stands when the page is asked for. The
                 # resolver is named by its address, since a host may be spoken to over HTTP/3 alone.
                 options = {"addresses": {}, "resolves": [*options["resolves"], WARM_UP_HOST]}
                 far = network.SERVER_ADDRESS
                 options["secure_dns"] = SecureDns(far, far, over_h3=asks is dns.Protocol.DOH3)
-            first = bench.pages[bench.plan.pages[0]]
+            first = context.pages[context.plan.pages[0]]
             self._kept[asks] = KeptBrowser(
-                bench,
+                context,
                 lambda browser: self._load(browser, first, protocol),
                 name=f"browser-{asks.value.lower()}" if asks else "browser",
-                force_h3=not bench.plan.options.https_records,
+                force_h3=not context.plan.options.https_records,
                 **options,
             )
         return self._kept[asks].open()
@@ -150,13 +150,13 @@ class Web(Measurer):
         if self._itself:
             load = browser.load_resolving(
                 page.host,
-                reset_sessions=self.bench.server.events,  # those before it are no evidence
-                close_connections=lambda: self.bench.server.close_connections("h3"),
+                reset_sessions=self.context.server.events,  # those before it are no evidence
+                close_connections=lambda: self.context.server.close_connections("h3"),
             )
             return load, []
-        shared = shared_connections(self.bench.plan, protocol)
+        shared = shared_connections(self.context.plan, protocol)
         settings = StubSettings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53", connections=shared)
-        with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
+        with Stub.start(subprocess.Popen, settings, self.context.folder / "stub") as stub:
 
             def reset() -> None:
                 stub.reset_sessions()
@@ -165,7 +165,7 @@ class Web(Measurer):
             load = browser.load_resolving(
                 page.host,
                 reset_sessions=reset,
-                close_connections=lambda: self.bench.server.close_connections("h3"),
+                close_connections=lambda: self.context.server.close_connections("h3"),
             )
             stub.reset_sessions()  # waits for queries on their way: they are told of too
             return load, stub.metrics()
