@@ -1,7 +1,7 @@
 """Measure from three vantage points in a box, over SSH, while one of them dies and comes back.
 
-`python tests/vantages.py FOLDER [--days N] [--every H] ARGUMENTS` runs in `emulation/boxes/vantages.toml`; further
-arguments are those of `crosslayer compare`. It starts an SSH server at each vantage point (asyncssh's), kills all
+`python tests/vantages.py FOLDER [--dies-h H] [--back-h H] ARGUMENTS` runs in `emulation/boxes/vantages.toml`; further
+arguments are those of `crosslayer compare`. The dataset is FOLDER/dataset. It starts an SSH server at each vantage point (asyncssh's), kills all
 processes of `oslo` at the given hours, and starts its server again.
 """
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--back-h", type=float, default=0.0, help="and comes back after so many")
     own, further = parser.parse_known_args()
     home = own.folder / "home"
-    home.mkdir()
+    home.mkdir(parents=True)
     prepare(home)
     os.environ["HOME"] = str(home)
     servers = {name: Server(home, *where) for name, where in VANTAGES.items()}
