@@ -1,8 +1,8 @@
 """Measure from three vantage points in a box, over SSH, while one of them dies and comes back.
 
 `python tests/vantages.py FOLDER [--dies-h H] [--back-h H] ARGUMENTS` runs in `emulation/boxes/vantages.toml`; further
-arguments are those of `crosslayer compare`. The dataset is FOLDER/dataset. It starts an SSH server at each vantage point (asyncssh's), kills all
-processes of `oslo` at the given hours, and starts its server again.
+arguments are those of `crosslayer compare`. The dataset is FOLDER/dataset. It starts an SSH server at each vantage
+point (asyncssh's), kills all processes of `oslo` at the given hours, and starts its server again.
 """
 
 from __future__ import annotations

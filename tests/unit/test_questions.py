@@ -307,8 +307,8 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["median"] == pytest.approx(1 + 1000 / RTT_MS["4g"], abs=0.01)
     verdict = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
-    assert "Kept connection: from 5 % loss, by" in str(verdict)
-    assert "New connection: never" in str(verdict)
+    assert "Kept connection: median equal at 0 and 5 %; 99th percentile equal at 0 %, " in str(verdict)
+    assert "New connection without early data: median 1.0 RTT slower at 0 and 5 %; " in str(verdict)
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=20))
     saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["n"] == 120
@@ -400,9 +400,9 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     assert frame["median"].to_list() == pytest.approx([1.0] * frame.height)
     assert set(frame["measure"]) == {"median", "P95"}  # too few loads for a 99th percentile
     assert set(frame["n"]) == {ROUNDS}
-    assert "One connection costs time nowhere" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
+    assert "It never takes longer" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
     verdict = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
-    assert "One connection costs time (whole interval below 0) at 0 % loss, 5 % loss" in verdict
+    assert "One connection takes longer at 0 % loss, 5 % loss" in verdict
 
 
 def rests(beyond_rtt: float) -> Inputs:
@@ -429,11 +429,11 @@ def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
     assert beyond["median"].item() == pytest.approx(1.1)
     verdict = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
     assert "DoQ 1.10 RTT (NAT mapping expired)" in verdict
-    assert "is 1.5 RTT. The time is within this limit if the NAT mapping expired." in verdict
-    assert "a second or more: stub without path probe 2.5 s" in verdict
+    assert "at most 1.5 RTT are expected. DoQ and DoH3 take at most this if the NAT mapping expired." in verdict
+    assert "a second or more in some cases (ranges: over these cases): stub without path probe 2.5 s" in verdict
     assert "no event, " not in verdict
     assert "No answer" not in verdict
-    assert "above this limit if" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
+    assert "DoQ and DoH3 take longer if" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
 
 
 def test_a_rest_without_an_answer_is_reported() -> None:

@@ -587,10 +587,12 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
             f"{name} ({clock} time, {campaigns} campaigns, {rounds} rounds, {links} links, revision {revision})"
             in whole.evidence
         )
-    assert " On 2-core AMD EPYC, 2-core Intel Xeon: " in whole.evidence
-    assert "In virtual time only: returning visit, one connection for name and page." in whole.evidence
-    limits = r"[\d.]+ points and [\d.]+ RTT"
-    within = rf"A further campaign should differ by at most {limits} in virtual time, {limits} in real time \(95.%\)\."
+    assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
+    assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
+    limits = r"[\d.]+ percentage points or [\d.]+ RTT"
+    within = (
+        rf"differs from ours by at most {limits} in virtual time, {limits} in real time \(with 95.% probability\)\."
+    )
     assert re.search(within, whole.evidence)
 
 

@@ -91,7 +91,8 @@ class _Measure(click.Command):
     "--jobs",
     type=click.IntRange(min=1),
     help="In virtual time: number of guests in parallel. With --cluster: number of testbeds on this machine (local), "
-    "of testbeds on each machine (ssh), or of SLURM jobs (slurm).  [default: one per core; ssh and slurm: one]",
+    "of testbeds on each machine (ssh), or of SLURM jobs (slurm).  [default: one per core in virtual time on this "
+    "machine, otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -130,8 +131,8 @@ class _Measure(click.Command):
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="Also use workers with another commit of crosslayer or other versions of programs. campaign.json records the "
-    "differences.",
+    help="Also use workers whose commit of crosslayer or versions of programs differ from those of the majority. "
+    "campaign.json records the differences.",
 )
 @click.option(
     "--server",

@@ -266,12 +266,12 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" In virtual time only: {', '.join(only)}." if only else ""
+    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
         "over links and pages. In virtual time, computing takes no time. "
-        f"On {machines}: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
+        f"Machines: {machines}. Studies: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
 
@@ -285,13 +285,16 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
                 most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
         widths = [f"{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
         if widths:
-            by_clock.append(f"{' and '.join(widths)} {name}")
+            by_clock.append(f"{' or '.join(widths)} {name}")
     if not by_clock:
         return ""
-    return f" A further campaign should differ by at most {', '.join(by_clock)} (95\N{NO-BREAK SPACE}%)."
+    return (
+        f" A number of a further campaign differs from ours by at most {', '.join(by_clock)} (with "
+        "95\N{NO-BREAK SPACE}% probability)."
+    )
 
 
-_DIFFERENCES = {"%": "points", "RTT": "RTT"}
+_DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
 """Unit of a difference by the unit of a number."""
 
 

@@ -117,7 +117,7 @@ def _chart(frame: pl.DataFrame) -> AnyChart:
 
 FIGURE = Figure(
     name="compare",
-    title="Resolvers, measured from this machine",
+    title="First and next query to each resolver",
     notebook=STUDY,
     caption="Times of two queries for a name in the resolver's cache: the first query on a new connection, and the "
     "next query on the same connection.",

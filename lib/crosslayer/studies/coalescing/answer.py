@@ -97,7 +97,7 @@ def _bound(row: Mapping[str, Any]) -> str:
         Verdict.REPRODUCED: "holds as a worst case",
         Verdict.INCONCLUSIVE: "undecided",
     }.get(Verdict(row["verdict"]), "does not hold here")
-    return f"{held} ({percent(row['ours'], 0)})"
+    return f"{held} (highest median {percent(row['ours'], 0)})"
 
 
 def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float) -> str:

@@ -1,7 +1,8 @@
-"""When packets are lost, where does 0-RTT no longer save time, and where is DoQ faster than DoUDP?"""
+"""When packets are lost, where does 0-RTT no longer save time, and how does DoQ compare with DoUDP?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 import altair as alt
@@ -9,7 +10,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.sentences import with_interval
+from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import (
     COLUMN_WIDTH,
     EARLY_DATA,
@@ -140,31 +141,56 @@ def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> lis
 
 
 def doq_verdict(frame: pl.DataFrame) -> str:
-    """Where is DoQ faster than DoUDP?"""
-    sentences: list[str] = []
-    for series, name in ((_KEPT, "Kept connection"), (_EARLY, "Early data"), ("DoQ", "New connection")):
-        for measure in _LEVELS:
-            rows = _from(frame, source="DoUDP minus DoQ", series=series, measure=measure)
-            wins = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > _CLEAR]
-            if wins:
-                loss, values = wins[0]
-                sentences.append(
-                    f"{name}: from {loss:g} % loss, by {with_interval(values, 'RTT', 1)} at the {_written(measure)}"
-                )
-                break
-        else:
-            if rows:
-                sentences.append(f"{name}: never")
-    if not sentences:
-        return "Not answered: this dataset lacks one of the kinds of lookup."
+    """How much faster or slower than DoUDP is DoQ, by loss?"""
+    sentences = []
+    for series, name in _CASES.items():
+        parts = [
+            f"{_written(measure)} {_compared(rows)}"
+            for measure in ("median", "P99")
+            if (rows := _from(frame, source="DoUDP minus DoQ", series=series, measure=measure))
+        ]
+        if parts:
+            sentences.append(f"{name}: {'; '.join(parts)}")
+    if not sentences or frame["low"].drop_nulls().is_empty():
+        return "Not answered: this dataset lacks one of the kinds of lookup, or has too few rounds."
     return (
-        f"When is DoQ faster than DoUDP? {'. '.join(sentences)}. Reason: a lost DoQ packet is repeated after a probe "
-        "timeout, a lost DoUDP query only after one second."
+        f"Lookup over DoQ compared with DoUDP, by loss. {'. '.join(sentences)}. Reason where DoQ is faster: a lost DoQ "
+        "packet is repeated after a probe timeout, a lost DoUDP query only after one second."
     )
 
 
+_CASES = {
+    _KEPT: "Kept connection",
+    "DoQ": "New connection without early data",
+    _EARLY: "New connection with early data",
+}
 _CLEAR = 0.05
 """RTTs that count as a difference."""
+
+
+def _compared(rows: Sequence[tuple[float, Mapping[str, float]]]) -> str:
+    """How DoQ compares with DoUDP by loss, e.g. `8.3 to 9.4 RTT faster at 1 and 2 %, equal at 0 %`."""
+    outcomes: dict[str, list[tuple[float, float]]] = {}
+    for loss, values in rows:
+        low, high = values["low"], values["high"]
+        if low is None:
+            outcome = "not known"
+        elif low > _CLEAR:
+            outcome = "faster"
+        elif high < -_CLEAR:
+            outcome = "slower"
+        elif low >= -_CLEAR and high <= _CLEAR:
+            outcome = "equal"
+        else:
+            outcome = "not clearly different"
+        outcomes.setdefault(outcome, []).append((loss, abs(values["median"])))
+    parts = []
+    for outcome, some in outcomes.items():
+        *first, last = (f"{loss:g}" for loss, _ in some)
+        losses = f"{', '.join(first)} and {last}" if first else last
+        by = f"{reach(pl.Series([value for _, value in some]), 1)} RTT " if outcome in ("faster", "slower") else ""
+        parts.append(f"{by}{outcome} at {losses} %")
+    return ", ".join(parts)
 
 
 def _written(measure: str) -> str:

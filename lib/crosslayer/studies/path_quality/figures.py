@@ -273,16 +273,13 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
         ]
         visit = "First visit" if series == _FIRST else "Returning visit"
         sentences.append(f"{visit} of {page}: {', '.join(parts)}.")
-    better = known.filter(pl.col("low") > 0).height
+    better = known.filter(pl.col("low") > _CLEAR).height
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
-    ends = (
-        f"One connection costs time (whole interval below 0) at {', '.join(dict.fromkeys(worse))}."
-        if worse
-        else "One connection costs time nowhere (no interval lies entirely below 0)."
-    )
+    ends = f"One connection takes longer at {', '.join(dict.fromkeys(worse))}" if worse else "It never takes longer"
     return (
-        f"Saved by one connection instead of two (ranges: over the losses). {' '.join(sentences)} {better} of "
-        f"{known.height} intervals lie entirely above 0. {ends}"
+        f"Time that one connection saves, compared with two. Ranges: over the loss rates. {' '.join(sentences)} One "
+        f"connection is faster in {better} of {known.height} cases (loss rate, visit, page, quantile; whole interval "
+        f"above {_CLEAR:g} RTT). {ends} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
     )
 
 

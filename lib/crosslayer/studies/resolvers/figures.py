@@ -319,7 +319,7 @@ FIGURES = (
         paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
         caption="Median IP payload of each part of an exchange on a new connection, counted from the packets. "
-        "Encrypted transports resume a session. Includes only resolvers that answered over all five transports.",
+        "Encrypted transports resume a session. Only resolvers that answered over DoUDP, DoTCP, DoQ, DoH and DoT.",
         note="Bold: measured; below: published. Packets are counted only if the client may capture them. Our queries "
         "have padding and no cookie; the paper's have a cookie and no padding.",
         data=table1_data,
@@ -333,7 +333,8 @@ FIGURES = (
         paper_figure="IMC22 Fig. 2",
         notebook=FIGURE.notebook,
         caption="Median handshake and resolve time (query to answer) on a new connection, for a name in the resolver's "
-        "cache. Encrypted transports resume a session. Includes only resolvers that answered over all five transports.",
+        "cache. Encrypted transports resume a session. Only resolvers that answered over DoUDP, DoTCP, DoQ, DoH and "
+        "DoT.",
         note="Numbers: medians, ms. Intervals (in the table) resample vantage points and resolvers. Published: median "
         "handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,

@@ -29,7 +29,7 @@ _STYLES = {
     "stub": Style(BLUE, "circle", SOLID),
     "stub without path probe": Style(RED, "diamond", SHORT),
     "dnsproxy": Style(BROWN, "square", CHAIN),
-    "program": Style(PURPLE, "triangle-up", LONG),
+    "crosslayer's client": Style(PURPLE, "triangle-up", LONG),
     "Chromium": Style(GREEN, "cross", WIDE),
 }
 _NAMES = dict(zip(map(str, ClientKind), _STYLES, strict=True))
@@ -148,8 +148,8 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     verdict = ""
     if sentences:
         verdict = (
-            "The stub waits for a reaction on the old connection, then also uses a new one. Time from the end of this "
-            f"wait to the answer, 99th percentile: {'; '.join(sentences)}. "
+            "After an event, the stub gets no packet on the old connection. After one wait, it also opens a new "
+            f"connection. Time from the end of this wait to the answer, 99th percentile: {'; '.join(sentences)}. "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}
@@ -157,17 +157,20 @@ def rest_verdict(frame: pl.DataFrame) -> str:
         if (most := some["median"].max()) is not None:
             within[float(most) <= _LIMIT_RTT].append(_WHERE[str(event)])  # type: ignore[arg-type]
     if any(within.values()):
-        verdict += f"The limit with early data over QUIC is {_LIMIT_RTT:g} RTT. "
-    for events, where in ((within[True], "within"), (within[False], "above")):
+        verdict += f"Over QUIC with early data, at most {_LIMIT_RTT:g} RTT are expected. "
+    for events, where in ((within[True], "at most this"), (within[False], "longer")):
         if events:
-            verdict += f"The time is {where} this limit if {' or if '.join(events)}. "
+            verdict += f"DoQ and DoH3 take {where} if {' or if '.join(events)}. "
     late = answers.filter(pl.col("median") >= _STALL_MS)
     stalls = [
         f"{keeper} {reach(some['median'] / 1000, 1)} s"
         for keeper in _STYLES
         if not (some := late.filter(keeper=keeper)).is_empty()
     ]
-    stalled = f"Clients whose median answer takes a second or more: {', '.join(stalls) or 'none'}"
+    stalled = (
+        "Clients whose median answer takes a second or more in some cases (ranges: over these cases): "
+        f"{', '.join(stalls) or 'none'}"
+    )
     never = [
         f"{keeper} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
         for (path_event, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(

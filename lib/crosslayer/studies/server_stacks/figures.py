@@ -72,7 +72,9 @@ def _by_condition(
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     present = set(shown["what"])
-    x = alt.X("median:Q", title=title, scale=marks.domain(shown, least=least, margin=margin))
+    x = alt.X(
+        "median:Q", title=title, axis=alt.Axis(tickCount=4), scale=marks.domain(shown, least=least, margin=margin)
+    )
     y = marks.rows("what", [what for what in _ORDER if what in present])
     encodings = marks.encode_series(field, styles, "color", "shape", "offset")
     tooltip = marks.tooltip(
