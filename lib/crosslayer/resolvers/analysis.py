@@ -408,4 +408,13 @@ def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -
     most = max(
         difference.high for difference in equal.values() if difference is not None and difference.high is not None
     )
-    return f"any of {', '.join(labels)} (they differ by {max(math.ceil(10 * most) / 10, 0.1):.1f} ms at most)"
+    most = max(math.ceil(10 * most) / 10, 0.1)
+    if most <= _SIMILAR_MS:
+        return f"any of {', '.join(labels)} (they differ by {most:.1f} ms at most)"
+    return (
+        f"{labels[0]} (lowest median; these may be as fast, or up to {most:.1f} ms slower: {', '.join(labels[1:])})"
+    )
+
+
+_SIMILAR_MS = 5 * MARGIN_MS
+"""Targets whose difference may be larger are not called equal: there are too few rounds or vantage points to tell."""
