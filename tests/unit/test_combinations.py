@@ -148,7 +148,7 @@ def test_a_returning_visitors_doq_costs_nothing_and_doh_still_two_round_trips(in
 
 
 def test_what_our_client_adds_is_distinguished_from_the_transport(inputs: Inputs) -> None:
-    actual = drawn("implementations", inputs).filter(source="pooled", client="aioquic with key share P-256")
+    actual = drawn("implementations", inputs).filter(source="pooled", client="aioquic with P-256")
     assert dict(actual.select("measure", "median").iter_rows()) == {
         "handshake": pytest.approx(1.0, abs=0.1),
         "whole exchange": pytest.approx(1.4, abs=0.1),
@@ -157,7 +157,7 @@ def test_what_our_client_adds_is_distinguished_from_the_transport(inputs: Inputs
 
 def test_a_like_for_like_key_share_is_distinguished(inputs: Inputs) -> None:
     actual = drawn("implementations", inputs)
-    like = actual.filter(pl.col("client") == "quic-go with the browser's key share")
+    like = actual.filter(pl.col("client") == "quic-go with X25519MLKEM768")
     assert like["median"].to_list() == pytest.approx([0.3] * like.height)
     assert like.height == 2 * (len(RTT_MS) + 1)
 

@@ -34,12 +34,12 @@ def token_verdict(frame: pl.DataFrame) -> str:
     sentence = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
-        f" It saves a round-trip on {' and '.join(whole)}: the document exceeds three times the bytes that the server "
-        "received. Without a token, a server may not send more (RFC 9000, section 8.1)."
+        f" The token saves a round-trip on {' and '.join(whole)}: the document exceeds three times the bytes that the "
+        "server received. Without a token, a server may not send more (RFC 9000, section 8.1)."
         if whole
         else ""
     )
-    return f"Over all links, the token makes the document complete earlier by {sentence}.{why}"
+    return f"With the token, the document is complete earlier by {sentence} (medians over all links).{why}"
 
 
 FIGURES = (

@@ -167,11 +167,11 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     new, failed = frame["new_connections"].sum(), frame["failed"].sum()
     answered = f"{failed} queries got no answer" if failed else "every query got an answer"
     return (
-        f"{inside} of {frame.height} means equal RTT plus processing, within 2 % of the RTT or {_LEAST_MS} ms. The "
-        f"largest deviation is that of {worst['protocol']} on {link_title(worst['link'])} with "
-        f"{round(worst['value'], 2) + 0.0:+.2f} ms. Queries were sent at most {late:.2f} ms late (median of each "
-        f"transport). After each round's warm-up, {new or 'no'} queries on kept connections needed a new connection, "
-        f"and {answered}."
+        f"{inside} of {frame.height} means equal RTT plus processing (tolerance: 2 % of the RTT, at least {_LEAST_MS} "
+        f"ms). Relative to this tolerance, the largest deviation is that of {worst['protocol']} on "
+        f"{link_title(worst['link'])} with {round(worst['value'], 2) + 0.0:+.2f} ms. The median delay of sending a "
+        f"query was at most {late:.2f} ms (per link and transport). After each round's warm-up, {new or 'no'} queries "
+        f"on kept connections needed a new connection, and {answered}."
     )
 
 

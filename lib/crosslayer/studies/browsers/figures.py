@@ -7,8 +7,8 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.comparison import POOLED, Comparison
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.comparison import DIFFERENCE, POOLED, Comparison
+from crosslayer.figures.sentences import reach, row, with_interval
 from crosslayer.figures.style import (
     BLUE,
     COLUMN_WIDTH,
@@ -71,14 +71,19 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
         values = {name: together(_SAVES.format(name), measure) for name in _BROWSERS.values()}
         return [f"{value} in {name}" for name, value in values.items() if value]
 
+    differences = frame.filter(source=DIFFERENCE)
     start, whole = saves(_START), saves(_PLT)
-    later = [f"{delay} with {name}" for name in _HANDSHAKES.values() if (delay := together(_LATER.format(name), _PLT))]
+    later = [
+        f"{reach(delays, 2)} RTT with {name}"
+        for name in _HANDSHAKES.values()
+        if (delays := differences.filter(series=_LATER.format(name), measure=_PLT)["median"]).len()
+    ]
     if min(len(start), len(whole)) < len(_BROWSERS) or not later:
         return "Not answered: this dataset lacks one of the kinds of load."
     return (
         f"With early data, the response starts earlier by {' and '.join(start)}. The PLT is shorter by "
-        f"{' and '.join(whole)}. Firefox's PLT is longer than Chromium's by {' and '.join(later)}. All links and pages "
-        "together."
+        f"{' and '.join(whole)} (medians over all links and pages). Firefox's PLT minus Chromium's: "
+        f"{', '.join(later)} (ranges: over links and pages)."
     )
 
 
@@ -131,14 +136,17 @@ def visits_verdict(frame: pl.DataFrame) -> str:
     cells = []
     for values in frame.filter(combination=combination).iter_rows(named=True):
         where = f"({values['page']} on {link_title(values['link'])} in {values['browser']})"
-        reach = "" if values["low"] is None else f" [{values['low']:+.1f}, {values['high']:+.1f}]"
-        cells.append((values["increase_percent"], f"{values['increase_percent']:+.1f} %{reach} {where}"))
+        interval = "" if values["low"] is None else f" [{values['low']:+.1f}, {values['high']:+.1f}]"
+        cells.append((values["increase_percent"], f"{values['increase_percent']:+.1f} %{interval} {where}"))
     if not cells:
         return "Not answered: this dataset lacks the lookups or one of the kinds of load."
     first, last = min(cells), max(cells)
     if first == last:
-        return f"PLT with {combination}, minus the PLT of the baseline: {first[1]}."
-    return f"PLT with {combination}, minus the PLT of the baseline, over {len(cells)} cells: {first[1]} to {last[1]}."
+        return f"PLT with {combination}, minus the PLT with {_BASELINE}: {first[1]}."
+    return (
+        f"PLT with {combination}, minus the PLT with {_BASELINE}. Range over {len(cells)} cases (page, link, browser): "
+        f"{first[1]} to {last[1]}."
+    )
 
 
 FIGURES = (
@@ -162,7 +170,7 @@ FIGURES = (
     ),
     Figure(
         name="browsers-visits",
-        title="PLT saved by DoQ and early data in each browser",
+        title="Change of the PLT by DoQ and early data in each browser",
         notebook="question_browsers",
         caption="PLT of a visit minus the PLT of the baseline, DoUDP with a full handshake in the same browser. A "
         "visit is the sum of a lookup and a page load in one round. First visit: DoQ. Returning visits, both with H3 "

@@ -52,6 +52,8 @@ _SUM = (
     "and load are measured one after the other in the same round. The browser does not resolve names itself."
 )
 _NOTHING = "no rounds with both an exchange and a load"
+_CLEAR = 0.05
+"""RTTs that count as a difference."""
 
 
 class Pair(NamedTuple):
@@ -105,10 +107,10 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
     return chart
 
 
-def _pooled_values(frame: pl.DataFrame, series: str) -> str:
-    """The range of the pooled values of a series over the pages; empty if there are none."""
-    pooled = frame.filter(source="pooled", series=series)["median"]
-    return "" if pooled.is_empty() else f"{reach(pooled, 1)} %"
+def _over_cells(frame: pl.DataFrame, series: str) -> str:
+    """The range of a series over links and pages; empty if there are no values."""
+    medians = frame.filter(source="measured", series=series)["median"]
+    return "" if medians.is_empty() else f"{reach(medians, 1)} %"
 
 
 # All states of DNS and HTTP/3
@@ -182,13 +184,18 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
     slower = [
         exchange
         for exchange in EXCHANGES
-        if all(of["low"] is not None and of["low"] > 0 for of in _of(frame, exchange, WITH))
+        if all(of["low"] is not None and of["low"] > _CLEAR for of in _of(frame, exchange, WITH))
     ]
-    which = f" On every page, the PLT stays longer than the baseline's with {', '.join(slower)}." if slower else ""
+    which = (
+        f" On every page, the PLT is longer than the baseline's by more than {_CLEAR:g} RTT (whole interval) with "
+        f"{', '.join(slower)}."
+        if slower
+        else ""
+    )
     return (
         "PLT of a page load with early data and token, minus the PLT of the baseline (DoUDP + H3 1-RTT): "
         f"{_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with DoQ 0-RTT. "
-        f"Ranges: over the pages.{which}"
+        f"Medians over all links; ranges: over the pages.{which}"
     )
 
 
@@ -226,12 +233,12 @@ _COMPARED_STYLES = {
 def as_compared_verdict(frame: pl.DataFrame) -> str:
     """What does DoQ with a web ticket cost over plain DNS without one, and what does the ticket itself save?"""
     emulated, plain = (
-        _pooled_values(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
+        _over_cells(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
     )
     if not (emulated and plain):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT minus the PLT of DoUDP + H3 1-RTT, all links together (ranges: over the pages). Coalescing as the paper "
+        "PLT minus the PLT of DoUDP + H3 1-RTT (medians; ranges: over links and pages). Coalescing as the paper "
         f"emulates it (DoQ + H3 0-RTT with token): {emulated}. Control (DoUDP + H3 0-RTT with token): {plain}."
     )
 
@@ -256,12 +263,12 @@ _LIKE_STYLES = {
 def like_with_like_verdict(frame: pl.DataFrame) -> str:
     """What does DoQ cost over DoUDP where both sides have the same ticket and token?"""
     unfair, fair = (
-        _pooled_values(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
+        _over_cells(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
     )
     if not (unfair and fair):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT with DoQ minus PLT with DoUDP, all links together (ranges: over the pages). Ticket and token on both "
+        "PLT with DoQ minus PLT with DoUDP (medians; ranges: over links and pages). Ticket and token on both "
         f"sides: {fair}. As in the paper, ticket and token only on the side with DoQ: {unfair}."
     )
 
@@ -317,14 +324,14 @@ def visits_verdict(frame: pl.DataFrame) -> str:
         of_visit = frame.filter(visit=visit)
         parts = []
         for protocol in (Protocol.DOQ, Protocol.DOH):
-            added = of_visit.filter(source="pooled", series=str(protocol))["median"]
+            added = of_visit.filter(source="measured", series=str(protocol))["median"]
             if added.is_empty():
                 return "Not answered: this dataset lacks exchanges or loads."
             parts.append(f"{reach(added, 1)} % with {BEST[protocol] if visit == _RETURNING else protocol}")
         sentences.append(f"{visit.capitalize()}: {', '.join(parts)}.")
     return (
-        "Increase of the PLT over plain DNS in the same state, all links together (ranges: over the pages). "
-        f"{' '.join(sentences)}"
+        "Increase of the PLT over plain DNS in the same state (ranges: over links and pages; the figure pools the "
+        f"links). {' '.join(sentences)}"
     )
 
 
@@ -386,7 +393,7 @@ def implementations_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset has one implementation only."
     return (
-        "Additional time of a DoQ exchange, compared with quic-go and X25519 (ranges: medians of the links). "
+        "Additional time of a DoQ exchange, compared with quic-go and X25519 (medians; ranges: over the links). "
         f"{'. '.join(sentences)}."
     )
 

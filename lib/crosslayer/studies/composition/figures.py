@@ -6,8 +6,8 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, marks
-from crosslayer.figures.comparison import POOLED, Comparison
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.comparison import MEASURED, Comparison
+from crosslayer.figures.sentences import reach
 
 PROTOCOLS = ("DoUDP", "DoH", "DoQ")
 _FIRST_BYTE, _PLT = "first byte", "PLT"
@@ -32,13 +32,17 @@ def composition_verdict(frame: pl.DataFrame) -> str:
     """Is the sum what a browser that resolves by itself takes?"""
     sentences = []
     for measure in _TIMES:
-        by_protocol = {name: row(frame, source=POOLED, series=name, measure=measure) for name in PROTOCOLS}
-        parts = [f"{with_interval(value, 'ms', 2)} over {name}" for name, value in by_protocol.items() if value]
+        cells = frame.filter(source=MEASURED, measure=measure)
+        by_protocol = {name: cells.filter(series=name)["median"] for name in PROTOCOLS}
+        parts = [f"{reach(values, 2)} ms over {name}" for name, values in by_protocol.items() if values.len()]
         if parts:
             sentences.append(f"{measure[:1].upper()}{measure[1:]}: {', '.join(parts)}")
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
-    return f"Sum of exchange and load, minus a load whose browser resolves the name. {'. '.join(sentences)}."
+    return (
+        "Sum of exchange and load, minus a load whose browser resolves the name (medians; ranges: over links and "
+        f"pages). {'. '.join(sentences)}."
+    )
 
 
 FIGURES = (

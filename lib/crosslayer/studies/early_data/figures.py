@@ -110,10 +110,10 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     published = frame.filter(pl.col("source") == "published")["median"].drop_nulls().to_list()
     printed = f"{min(published):.0f} to {max(published):.0f} ms" if published else "a fraction of a round-trip"
     return (
-        "Early data saves a round-trip only if the server answers on arrival: then early data saves "
-        f"{with_interval(early, 'ms', 2)} per ms of RTT. If the server answers after the handshake, early data saves "
-        f"{with_interval(late, 'ms', 2)} per ms of RTT. A resumed session without early data saves "
-        f"{with_interval(resumed, 'ms', 2)} per ms of RTT. In {_PAPER}, the saved PLT does not grow with the RTT "
+        "Early data saves a round-trip only if the server answers it on arrival. Time saved until the response starts, "
+        f"per ms of RTT: {with_interval(early, 'ms', 2)} if the server answers on arrival, "
+        f"{with_interval(late, 'ms', 2)} if it answers after the handshake, {with_interval(resumed, 'ms', 2)} in a "
+        f"resumed session without early data. In {_PAPER}, the saved PLT does not grow with the RTT "
         f"({printed}, on links of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are answered "
         "after the handshake."
     )

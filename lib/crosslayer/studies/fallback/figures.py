@@ -141,7 +141,8 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
     if len(sentences) < len(_DELAYS):
         return "Not answered: this dataset lacks first or returning visits."
     ended = frame.filter(pl.col("ended") > 0)
-    missing = f" In {ended['ended'].sum()} of {frame['loads'].sum()} loads, no page came." if ended.height else ""
+    tried = frame["loads"].sum()
+    missing = f" Over all faults, no page came in {ended['ended'].sum()} of {tried} loads." if ended.height else ""
     return (
         "A path that blocks UDP port 443 delays the start of the response (differences of medians, ranges over the "
         f"links). {' '.join(sentences)}{missing}"
@@ -204,7 +205,7 @@ def timers_verdict(frame: pl.DataFrame) -> str:
         if listed:
             sentences.append(f"{about}: {', '.join(listed)}.")
     return (
-        f"Lowest and highest wait of all rounds. {' '.join(sentences)}"
+        f"Lowest and highest wait of all rounds and links. {' '.join(sentences)}"
         if sentences
         else "Not answered: this dataset lacks attempts."
     )

@@ -7,7 +7,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.sentences import row
 from crosslayer.figures.style import (
     BLUE,
     CHAIN,
@@ -19,6 +19,7 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     AnyChart,
     Style,
+    link_title,
     with_titles,
 )
 from crosslayer.studies.https_records.records import KINDS
@@ -125,13 +126,22 @@ def records_verdict(frame: pl.DataFrame) -> str:
         names = [_ABOUT[condition] for condition in broken if over[condition] == how]
         listed = f" ({'; '.join(names)})" if len(names) <= _MOST_NAMES else ""
         outcomes.append(f"{how} with {len(names)}{listed}")
-    verdict = f"Of {len(broken)} malformed records, the page loads {', '.join(outcomes)}."
-    costs = frame.filter(pl.col("source") == _COST, pl.col("condition").is_in(broken)).sort("median", descending=True)
-    if costs.height:
-        dearest = costs.row(0, named=True)
+    verdict = (
+        f"Of {len(broken)} malformed records (SERVFAIL and no answer included), the page loads {', '.join(outcomes)}."
+    )
+    none = shown.filter(condition="none").select("link", none="median")
+    later = (
+        shown.filter(pl.col("condition").is_in(broken))
+        .join(none, on="link")
+        .with_columns(later=pl.col("median") - pl.col("none"))
+        .drop_nulls("later")
+        .sort("later")
+    )
+    if later.height:
+        most = later.row(-1, named=True)
         verdict += (
-            f" Compared with no record, a malformed record delays the response by at most "
-            f"{with_interval(dearest, 'RTT', 2)} ({dearest['about']})."
+            f" If the page loads, the response starts at most {round(most['later'], 2) + 0.0:.2f} RTT later than "
+            f"without a record ({most['about']} on {link_title(most['link'])})."
         )
     ech_costs = []
     for condition, (_base, where) in _ECH_COSTS.items():
@@ -142,7 +152,10 @@ def records_verdict(frame: pl.DataFrame) -> str:
         elif loads.height:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
-        verdict += f" Delays with Encrypted Client Hello (ECH). {'. '.join(ech_costs)}."
+        verdict += (
+            " Delays with Encrypted Client Hello (ECH), compared with a valid record without it (medians over all "
+            f"links). {'. '.join(ech_costs)}."
+        )
     return verdict
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 
 import altair as alt
 import polars as pl
@@ -186,11 +185,16 @@ def _compared(rows: Sequence[tuple[float, Mapping[str, float]]]) -> str:
         outcomes.setdefault(outcome, []).append((loss, abs(values["median"])))
     parts = []
     for outcome, some in outcomes.items():
-        *first, last = (f"{loss:g}" for loss, _ in some)
-        losses = f"{', '.join(first)} and {last}" if first else last
+        losses = _listed([loss for loss, _ in some])
         by = f"{reach(pl.Series([value for _, value in some]), 1)} RTT " if outcome in ("faster", "slower") else ""
         parts.append(f"{by}{outcome} at {losses} %")
     return ", ".join(parts)
+
+
+def _listed(losses: Sequence[float]) -> str:
+    """Losses as a list, e.g. `0, 1 and 2`."""
+    *first, last = (f"{loss:g}" for loss in losses)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _written(measure: str) -> str:
@@ -204,20 +208,21 @@ def saved_verdict(frame: pl.DataFrame) -> str:
         parts = []
         for measure in _LEVELS:
             rows = _from(frame, source="full minus 0-RTT", series=series, measure=measure)
-            saving = list(takewhile(lambda pair: pair[1]["low"] is not None and pair[1]["low"] > 0, rows))
+            saving = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > 0]
             if saving:
-                loss, values = saving[-1]
-                parts.append(f"{loss:g} % at the {_written(measure)} (saves {values['median']:.1f} RTT)")
+                saved_rtt = reach(pl.Series([values["median"] for _, values in saving]), 1)
+                losses = _listed([loss for loss, _ in saving])
+                parts.append(f"{losses} % at the {_written(measure)} (saves {saved_rtt} RTT)")
             elif rows:
                 parts.append(f"none at the {_written(measure)}")
         if parts:
-            sentences.append(f"{series}: {', '.join(parts)}")
+            sentences.append(f"{series}: {'; '.join(parts)}")
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Highest loss at which early data saves time (whole interval above 0). "
-        f"{'. '.join(sentences)}. If the first flight is lost, the early data is lost with it. Then the lookup takes "
-        "one round-trip more than with a repeated full handshake."
+        "Loss at which early data saves time (whole interval above 0). "
+        f"{'. '.join(sentences)}. If the first flight is lost, the early data is lost with it. Then a lookup over "
+        "DoQ takes one round-trip more than with a repeated full handshake."
     )
 
 

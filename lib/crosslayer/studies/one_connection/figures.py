@@ -144,13 +144,15 @@ def worth_verdict(frame: pl.DataFrame) -> str:
         (
             BACK,
             "asking for the page at once",
-            "If the page is requested together with its name, {} than if it is requested after the answer.",
+            "Returning visit: if the page is requested together with its name, {} than if it is requested after the "
+            "answer.",
             1,
         ),
         (
             BACK,
             "not waiting for SETTINGS",
-            "If the client waits for the server's SETTINGS before its query, {} than if it does not wait.",
+            "Returning visit: if the client waits for the server's SETTINGS before its query, {} than if it does not "
+            "wait.",
             -1,
         ),
     ):
@@ -160,8 +162,8 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks one of the modes."
     return (
-        "Time at which the document is complete, with name and page on one encrypted connection (ranges: over the "
-        f"links). {' '.join(sentences)}"
+        "Time at which the document is complete, with name and page on one encrypted connection (medians over the "
+        f"pages; ranges: over the links). {' '.join(sentences)}"
     )
 
 

@@ -275,11 +275,11 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{visit} of {page}: {', '.join(parts)}.")
     better = known.filter(pl.col("low") > _CLEAR).height
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
-    ends = f"One connection takes longer at {', '.join(dict.fromkeys(worse))}" if worse else "It never takes longer"
+    slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in none"
     return (
         f"Time that one connection saves, compared with two. Ranges: over the loss rates. {' '.join(sentences)} One "
         f"connection is faster in {better} of {known.height} cases (loss rate, visit, page, quantile; whole interval "
-        f"above {_CLEAR:g} RTT). {ends} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
+        f"above {_CLEAR:g} RTT). It is slower {slower} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
     )
 
 

@@ -292,8 +292,8 @@ FIGURES = (
         name="self-check",
         title="A resolver compared with itself",
         notebook=FIGURE.notebook,
-        caption="Every round measures the first resolver twice, as if it were two. The difference shows how far equal "
-        "resolvers differ.",
+        caption="Every round measures the first resolver twice, as if it were two. The true difference is 0, so each "
+        "measured difference is an error.",
         note="Marks: medians of the differences within rounds; bars: 95 % intervals, vantage points and rounds "
         "resampled.",
         data=self_check_data,

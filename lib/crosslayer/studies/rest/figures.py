@@ -148,8 +148,9 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     verdict = ""
     if sentences:
         verdict = (
-            "After an event, the stub gets no packet on the old connection. After one wait, it also opens a new "
-            f"connection. Time from the end of this wait to the answer, 99th percentile: {'; '.join(sentences)}. "
+            "After an event, the stub gets no packet on the old connection. It waits once, and then also opens a new "
+            "connection. Time from the end of this wait to the answer, 99th percentile over links and idle times: "
+            f"{'; '.join(sentences)}. "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}

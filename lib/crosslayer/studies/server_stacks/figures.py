@@ -296,7 +296,7 @@ FIGURES = (
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
         "datagram. The load is a returning visit of the first round, to the page with the largest document. The page's "
         "name is resolved over DoUDP.",
-        note="After a window of 10 datagrams of 1,200 bytes (12 kB), the server waits for acknowledgements.",
+        note="After a window of 10 datagrams of 1,200 bytes (12 kB), aioquic waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
         table=arrivals_table,

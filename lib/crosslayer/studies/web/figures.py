@@ -245,7 +245,8 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{lookups} {'lookup' if lookups == 1 else 'lookups'}: {', '.join(listed)}.")
     return (
         f"Increase of the PLT over DoUDP, for pages with the fewest and the most lookups. {' '.join(sentences)} "
-        "Ranges: over the links. Only the first lookup waits for the handshake; the others use the open connection."
+        "Ranges: over the links. Over DoQ and DoH, only the first lookup waits for the handshake; the others use the "
+        "open connection."
     )
 
 
