@@ -34,7 +34,8 @@ _CELL = 40
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="Print the rows that the verdict of this claim uses, and the filter that selects these rows.",
+    help="For each table that the verdict of this claim uses, print the filter of its rows, their number, and the "
+    "first five.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Compare each published result with the dataset in FOLDER, and print its verdict.

@@ -45,8 +45,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option(
     "--self-check",
     is_flag=True,
-    help="Measure the first resolver twice, as if it were two resolvers (A/A). The difference shows how far equal "
-    "resolvers differ.",
+    help="Measure the first resolver twice, as if it were two resolvers (A/A). Their true difference is zero, so the "
+    "reported difference is an error of the measurement.",
 )
 @click.option("--rounds", type=click.IntRange(1, 100_000), help="Number of rounds. Intervals need 6.  [default: 6]")
 @click.option("--every", type=TEXT, metavar="TIME", help="Begin a round every TIME: 90s, 15m, 2h, 1d.")

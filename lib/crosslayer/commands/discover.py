@@ -50,16 +50,18 @@ def command(
     """Find out which DNS transports TARGETS speak: DoUDP, DoTCP, DoT, DoH, DoH3, DoQ.
 
     The method is that of Kosek et al. (IMC 2022): send a QUIC packet of an unknown version to the UDP ports 443, 784,
-    853 and 8853. If a port answers with Version Negotiation, try DoQ and its drafts, selected by ALPN. Try every other
-    transport on its default port.
+    853 and 8853. If port 443 answers with Version Negotiation, try DoH3 there. If another of these ports does, try DoQ
+    and its drafts there, selected by ALPN. Always try DoUDP, DoTCP, DoT and DoH on their default ports.
 
-    TARGETS are addresses or host names of the testbed, never networks. The testbed runs CoreDNS and, as far as they are
-    installed, BIND 9, Knot, Unbound and dnsdist. Without TARGETS, all these servers are probed.
+    TARGETS are addresses in the testbed or names of its servers, such as bind9. With --allow-external, they are
+    addresses or names of real hosts. Networks are refused. The testbed runs crosslayer's server in several
+    configurations, and CoreDNS. It also runs those of the following that are installed: dnsproxy, BIND 9, Knot DNS,
+    Knot Resolver, Unbound, dnsdist. Without TARGETS, all servers of the testbed are probed.
 
     \b
     crosslayer discover                            every server of the testbed
     crosslayer discover bind9 10.53.0.200          bind9, and 10.53.0.200, where no host answers
-    crosslayer link 4g -- crosslayer discover      every server, and the link's own, over the link 4g
+    crosslayer link 4g -- crosslayer discover      every server, over the link 4g
     """
     from crosslayer.discover import run as discovery
 

@@ -43,9 +43,10 @@ def command(
 ) -> None:
     """Measure the first rounds of the campaign in FOLDER again in virtual time, and compare new and stored rounds.
 
-    The campaign's seeds are used again. A duration is confirmed if the 95 % interval of its difference lies within
-    0.1 ms or 0.3 % of its median, whichever is larger. It has drifted if the interval of six rounds or more lies wholly
-    outside. Otherwise it is undecided: give more rounds.
+    The new rounds use the seeds of the stored rounds. The limit for a difference is 0.1 ms or 0.3 % of the stored
+    median, whichever is larger. A duration is confirmed if the 95 % interval of its difference lies within this limit.
+    It has drifted if the interval lies wholly beyond the limit. Otherwise it is undecided: give more rounds. With fewer
+    than six rounds, the range of the differences replaces the interval, and no duration counts as drifted.
 
     Exit status 1: a duration has drifted. Needs `make guest`. A campaign in real time is refused, because its times
     differ between machines and days.

@@ -16,8 +16,8 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
-    Also writes OUT/index.html, which shows the figures, and the claims of this campaign if OUT has them. `crosslayer
-    report` makes figures and claims. Needs no namespaces, no browser and no root. The default FOLDER is
+    Also writes OUT/index.html with the figures. If OUT has claims of this campaign, index.html shows them, too;
+    `crosslayer report` makes both. Needs no namespaces, no browser and no root. The default FOLDER is
     data/raw/coalescing.
     """
     from crosslayer.campaign.dataset import Dataset

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     help="Jitter in each direction. 5ms,ordered: packets keep their order.",
 )
 @click.option(
-    "--queue", type=TEXT, metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue."
+    "--queue",
+    type=TEXT,
+    metavar="10bdp|100|fifo|fq_codel|cake",
+    help="Length (BDP or packets) or discipline of the bottleneck's queue.",
 )
 @click.option(
     "--trace",

@@ -56,7 +56,8 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="smoke (about a minute), quick (a quarter of an hour) or paper (as many rounds as in the paper).",
+    help="smoke (about a minute), quick (a quarter of an hour) or paper (the most rounds: those of the study's paper, "
+    "if it has one). `crosslayer studies` lists the rounds.",
 )
 @click.option(
     "--plan",
@@ -90,9 +91,9 @@ class _Measure(click.Command):
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="In virtual time: number of guests in parallel. With --cluster: number of testbeds on this machine (local), "
-    "of testbeds on each machine (ssh), or of SLURM jobs (slurm).  [default: one per core in virtual time on this "
-    "machine, otherwise one]",
+    help="Without a cluster: guests in parallel (only in virtual time). --cluster local: testbeds on this machine (in "
+    "real time always one). --cluster ssh: testbeds on each machine. --cluster slurm: SLURM jobs.  [default: one per "
+    "core in virtual time on this machine, otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -120,8 +121,8 @@ class _Measure(click.Command):
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Capture the loads of the first round: packets with their keys (pcap), qlog of both ends, netlog of Chromium. "
-    "The files are in OUT/captures; `crosslayer show OUT` lists the loads.",
+    help="Capture the loads of each cell's first round: packets with their keys (pcap), qlog of both ends (qlog), "
+    "netlog of Chromium (netlog). The files are in OUT/captures; `crosslayer show OUT` lists the loads.",
 )
 @click.option(
     "--capture-rounds",
@@ -202,8 +203,8 @@ def command(
 ) -> None:
     """Measure a campaign on this machine or a cluster, or resume one that was interrupted.
 
-    Each finished round is stored in OUT/campaign.sqlite. Stop the command in any way; to resume the campaign, repeat
-    the command. The last line of output is the dataset's folder.
+    Each finished round is stored in OUT/campaign.sqlite. You can stop the command at any time, even by `kill -9`. To
+    resume the campaign, repeat the command. The last line of output is the dataset's folder.
 
     \b
     crosslayer measure --size smoke                       a small campaign of the default study

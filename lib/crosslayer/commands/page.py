@@ -45,7 +45,8 @@ _CHECK = click.option(
     "--check/--no-check",
     "checked",
     default=True,
-    help="Load the page as `page check` does, and keep it only if the check passes.  [default: --check]",
+    help="Load the page as `page check` does. If the check fails, make the page again with --synthesise and check it. "
+    "If it fails again, delete the page. A machine that cannot measure keeps the page unchecked.  [default: --check]",
 )
 
 
@@ -92,10 +93,11 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
 @_CHECK
 @click.option("--host", default="", metavar="NAME", help="Host of the page, if the document does not name it.")
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
-    """Make a page from SAVED, a folder in which a browser saved a page with all its files.
+    """Make a page from SAVED, a folder into which a browser saved a page with all its files.
 
-    SAVED must contain the HTML document, too, which browsers save next to this folder. The page is made as by `page
-    from-har`, except that it has one host and no compression: a folder records neither hosts nor transferred bytes.
+    SAVED contains the HTML document and, next to it, the folder with its files, e.g. shop.html and shop_files. The page
+    is made as by `page from-har`, except that it has one host and no compression: a folder records neither hosts nor
+    transferred bytes.
     """
     from crosslayer import pages
 

@@ -18,8 +18,8 @@ from crosslayer.errors import CrosslayerError
 def command(load: Path, out: Path | None) -> None:
     """Draw one captured LOAD as a waterfall: lookup, connection, requests, events at the server, every packet.
 
-    LOAD is a .pcapng file. If LOAD is a folder, e.g. a dataset, the command lists the captured loads in it, for
-    each link and page the slowest first. The waterfall is one HTML file that needs no network; on a desktop, the
+    LOAD is a .pcapng file. If LOAD is a folder, e.g. a dataset, the command lists its captured loads. They are sorted
+    by link, by page, and from slow to fast. The waterfall is one HTML file that needs no network; on a desktop, the
     command opens it in the browser. The .pcapng file contains the keys, so Wireshark and tshark can decrypt it.
 
     \b

@@ -35,8 +35,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
-    help="What a new connection may use from an earlier one: nothing, its ticket, or its ticket for early data.  "
-    "[default: ticket; none over udp and tcp]",
+    help="What a new connection may use: nothing from earlier ones (none), a ticket (ticket), or a ticket and early "
+    "data (early-data).  [default: ticket; none over udp and tcp]",
 )
 @click.option(
     "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until an unanswered query gets SERVFAIL."
@@ -49,15 +49,15 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=_SECONDS,
     default=1.0,
     show_default=True,
-    help="Seconds until a query over UDP is repeated; the wait doubles with each repetition.",
+    help="Over DoUDP: seconds until a query is repeated; the wait doubles with each repetition.",
 )
 @click.option(
     "--rested-after",
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="Idle seconds after which the stub suspects that a connection is lost. If the next query then gets no answer "
-    "within a probe timeout, the stub repeats the query on a new connection. 0: never.",
+    help="Idle seconds after which the stub suspects that a connection is lost. If the server then sends nothing "
+    "within a probe timeout of the next query, the stub repeats this query on a new connection. 0: never.",
 )
 @click.option("--metrics", type=PATH, help="File to append the JSON lines to, instead of standard output.")
 @click.option("--control", type=PATH, help="Control socket: Unix socket that accepts commands (JSON lines).")
@@ -90,17 +90,17 @@ def command(
 ) -> None:
     """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
-    The stub keeps one connection; queries wait while it is set up. After the command reset-sessions on the control
-    socket, the next connection uses the ticket and token of the previous one. If --resumption allows it, the next
-    connection also sends early data. The stub caches no answers. It prints one JSON line per query: handshake_ms,
-    query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
+    The stub keeps one connection; queries wait while it is set up. When the connection has ended, the next query opens
+    another. --resumption determines whether this connection uses tickets and tokens of earlier ones, and whether it
+    sends early data. The stub caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms,
+    new_connection, resumed, early_data, rcode, error and more.
 
     Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
     nothing to another machine.
 
-    With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without one, it runs until you
-    stop it. The control socket accepts {"command": NAME}. NAME is one of: ready, reset-sessions (closes the connection
-    and keeps tickets), forget (also drops tickets), stats.
+    With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without a COMMAND, it runs until
+    you stop it. Only then can it have a control socket (--control), which accepts {"command": NAME}. NAME is one of:
+    ready, reset-sessions (closes the connection, keeps tickets and tokens), forget (also drops these), stats.
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353
