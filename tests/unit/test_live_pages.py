@@ -113,7 +113,7 @@ def test_every_transport_of_the_first_address_of_a_resolver(tmp_path: Path) -> N
 
 def test_the_budget_names_pages_operators_queries_and_time(tmp_path: Path) -> None:
     text = call(tmp_path, sites="https://a.example/\nhttps://b.example/\n").budget
-    assert "2 pages in 3 rounds over 3 transports: 18 measured loads" in text
+    assert "2 pages in 3 rounds over 3 targets: 18 measured loads" in text
     assert "  https://b.example/" in text.splitlines()
     assert "about 108 queries" in text
     assert [line.split()[:2] for line in text.splitlines() if line.startswith("both")] == [["both", "108"]]

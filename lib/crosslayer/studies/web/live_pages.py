@@ -98,14 +98,14 @@ class LivePages:
         minutes = max(share.values()) / manners.QUERIES_PER_S / 60
         text = [f"not asked: {line}" for line in self.not_asked]
         text.append(
-            f"This loads {pages} pages in {rounds} rounds over {len(self.targets)} transports: {loads} measured loads, "
+            f"This loads {pages} pages in {rounds} rounds over {len(self.targets)} targets: {loads} measured loads, "
             "and as many before them that fill caches."
         )
         text += [f"  {site.url}" for site in self.sites.values()]
         text.append(
             "The browser also fetches everything that the pages name, from any host.\n"
             f"Pages with one host name need about {_QUERIES_OF_NAME * loads} queries, {_QUERIES_OF_NAME} for each "
-            "measured load. Pages with more names need as many times more."
+            "measured load. A page with N host names needs N times as many."
         )
         text += _table(rows)
         if self.addresses:
