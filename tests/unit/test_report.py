@@ -591,7 +591,7 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
     assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
     limits = r"[\d.]+ percentage points or [\d.]+ RTT"
     within = (
-        rf"differs from ours by at most {limits} in virtual time, {limits} in real time \(with 95.% probability\)\."
+        rf"differ from ours by at most {limits} in virtual time, {limits} in real time \(each with 95.% probability\)\."
     )
     assert re.search(within, whole.evidence)
 
@@ -632,7 +632,7 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
             if link in links and series == "DoH + H3 1-RTT"
         )
         assert f"does not follow: the paper's Fig. 8 shows at most {most:.0f}\N{NO-BREAK SPACE}%," in headlines[claim]
-        assert headlines[claim].endswith(", ours 28\N{NO-BREAK SPACE}%")
+        assert headlines[claim].endswith(", our campaign 28\N{NO-BREAK SPACE}%")
 
 
 def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:

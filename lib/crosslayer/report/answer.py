@@ -289,7 +289,7 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
     if not by_clock:
         return ""
     return (
-        f" A number of a further campaign differs from ours by at most {', '.join(by_clock)} (with "
+        f" A further campaign's numbers differ from ours by at most {', '.join(by_clock)} (each with "
         "95\N{NO-BREAK SPACE}% probability)."
     )
 
