@@ -411,9 +411,7 @@ def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -
     most = max(math.ceil(10 * most) / 10, 0.1)
     if most <= _SIMILAR_MS:
         return f"any of {', '.join(labels)} (they differ by {most:.1f} ms at most)"
-    return (
-        f"{labels[0]} (lowest median; these may be as fast, or up to {most:.1f} ms slower: {', '.join(labels[1:])})"
-    )
+    return f"{labels[0]} (lowest median; these may be as fast, or up to {most:.1f} ms slower: {', '.join(labels[1:])})"
 
 
 _SIMILAR_MS = 5 * MARGIN_MS

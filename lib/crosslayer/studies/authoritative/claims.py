@@ -176,7 +176,7 @@ CAUSES: dict[Cause | str, str] = {
             renewed(*TABLE_1),
             *(median(protocol).on(_WITH_LOSS).by(Moment("variance")) for protocol in ("DoT", "DoH", "DoQ")),
         ),
-    ): "B042 B043 B044 B046 B047 B048 B051 B052",
+    ): "B038 B039 B040 B042 B043 B044 B046 B047 B048 B050 B051 B052",
     **{
         Cause(
             "The variance is its tail's: by the middle half of our queries it would be {0} ms². A guess: the tail is "
@@ -185,11 +185,9 @@ CAUSES: dict[Cause | str, str] = {
         ): identifier
         for identifier, protocol, location in (
             ("B037", "DoUDP", "Local"),
-            ("B038", "DoUDP", "EU"),
             ("B041", "DoT", "Local"),
             ("B045", "DoH", "Local"),
             ("B049", "DoQ", "Local"),
-            ("B050", "DoQ", "EU"),
         )
     },
     Cause(
@@ -201,8 +199,8 @@ CAUSES: dict[Cause | str, str] = {
         (mean("DoQ", "Local") - mean("DoUDP", "Local"),),
     ): "B054 B061 B063",
     Cause(
-        "DoQ over DoUDP in AU: {0} ms², less than its interval from so few rounds.",
-        (variance("DoQ", "AU") - variance("DoUDP", "AU"),),
+        "DoQ over DoUDP in EU: {0} ms², less than the width of its 95 % interval.",
+        (variance("DoQ", "EU") - variance("DoUDP", "EU"),),
     ): "B055",
     Cause(
         "A peak takes a second path, a timer or a connection made anew; {0} % of our DoT queries had one of those, and "
@@ -210,11 +208,11 @@ CAUSES: dict[Cause | str, str] = {
         (renewed("DoT"), response("DoT", "AU").by(modes)),
     ): "B058",
     Cause(
-        "The variance of DoH over that of DoQ in EU: {0} ms², less than its interval from so few rounds.",
+        "The variance of DoH over that of DoQ in EU: {0} ms², less than the width of its 95 % interval.",
         (variance("DoH", "EU") - variance("DoQ", "EU"),),
     ): "B059",
     Cause(
-        "DoQ over DoH in AU: {0} ms, less than its interval from so few rounds.",
+        "DoQ over DoH in AU: {0} ms, less than the width of its 95 % interval.",
         (mean("DoQ", "AU") - mean("DoH", "AU"),),
     ): "B060",
     Cause(

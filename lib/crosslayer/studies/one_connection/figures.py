@@ -144,15 +144,19 @@ def worth_verdict(frame: pl.DataFrame) -> str:
         (
             BACK,
             "asking for the page at once",
-            "Returning visit: if the page is requested together with its name, {} than if it is requested after the "
-            "answer.",
+            (
+                "Returning visit: if the page is requested together with its name, {} than if it is requested after "
+                "the answer."
+            ),
             1,
         ),
         (
             BACK,
             "not waiting for SETTINGS",
-            "Returning visit: if the client waits for the server's SETTINGS before its query, {} than if it does not "
-            "wait.",
+            (
+                "Returning visit: if the client waits for the server's SETTINGS before its query, {} than if it does "
+                "not wait."
+            ),
             -1,
         ),
     ):
