@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -710,7 +712,9 @@ def test_every_verdict_but_reproduced_has_a_reason_by_either_clock(campaign: str
     inconclusive = judged.filter(verdict="inconclusive")
     assert inconclusive.filter(would_decide="")["claim_id"].to_list() == []
     if of.clock == "wall":
-        assert inconclusive.filter(pl.col("rounds_needed").is_null())["claim_id"].to_list() == []
+        # A difference of variances of 0.004 ms² is below the claim's resolution: more rounds do not raise it.
+        undecidable = ["B059"] if campaign == "authoritative" else []
+        assert inconclusive.filter(pl.col("rounds_needed").is_null())["claim_id"].to_list() == undecidable
     estimates = judged.filter(pl.col("low").is_not_null())
     outside = (pl.col("ours") < pl.col("low") - 1e-9) | (pl.col("ours") > pl.col("high") + 1e-9)
     assert estimates.filter(outside)["claim_id"].to_list() == []
@@ -723,3 +727,15 @@ def test_the_headlines_have_a_verdict_in_plain_text(verdicts: pl.DataFrame) -> N
     for claim in ("T003", "T004"):
         assert plain[claim].startswith("Does not follow from the paper's own Fig. 8")
     assert verdicts.filter(pl.col("plain") != "").height == 4
+
+
+def test_the_rounds_that_decide_a_variance_are_counted_on_the_scale_of_its_interval() -> None:
+    draws = np.exp(np.linspace(-4, 4, 2001))
+    variance = Estimate(1.0, 100, 20, draws, in_logarithm=True)
+    assert variance.interval is not None
+    _, high = variance.interval
+    needed = checks.rounds_to_decide(variance, 2.0)
+    assert needed == math.ceil(20 * (math.log(high) / math.log(2)) ** 2)
+    linear = checks.rounds_to_decide(replace(variance, in_logarithm=False), 2.0)
+    assert linear is not None
+    assert linear > 5 * needed

@@ -91,7 +91,9 @@ def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
     crossed = [border for border in borders if low <= border <= high]
     if ours.value in crossed or not crossed:
         return None
-    reach = [((high if border > ours.value else low) - ours.value) / (border - ours.value) for border in crossed]
+    scale = math.log if ours.in_logarithm else float
+    value = scale(ours.value)
+    reach = [(scale(high if border > ours.value else low) - value) / (scale(border) - value) for border in crossed]
     return _rounds(ours.rounds * max(reach) ** 2)
 
 

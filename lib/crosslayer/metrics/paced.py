@@ -62,7 +62,7 @@ def estimate(
     draws = None
     if weights is not None and rounds >= ROUNDS_OF_MOMENTS:
         draws = _studentised(values, clusters, statistic, value, weights)
-    return Estimate(value, len(values), rounds, draws, needed=ROUNDS_OF_MOMENTS)
+    return Estimate(value, len(values), rounds, draws, needed=ROUNDS_OF_MOMENTS, in_logarithm=statistic == "variance")
 
 
 def _studentised(

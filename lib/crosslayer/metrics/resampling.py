@@ -359,6 +359,8 @@ class Estimate:
     """The interval of a statistic the bootstrap cannot do, where there is one; not of what is derived from it."""
     needed: int = MIN_ROUNDS
     """Rounds that an interval of this statistic takes: `ROUNDS_OF_MOMENTS` a mean, `FEWEST_BEYOND` a quantile."""
+    in_logarithm: bool = False
+    """The interval is that of the logarithm, as of a variance: it narrows on that scale."""
 
     @property
     def enough(self) -> bool:
