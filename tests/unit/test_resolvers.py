@@ -857,6 +857,18 @@ def test_advice_names_all_that_do_not_differ_and_its_condition() -> None:
     assert json.loads(json.dumps(comparison.record(plan)))["lines"][0]["first_ms"]["median"] == pytest.approx(10.25)
 
 
+def test_advice_names_one_target_if_others_cannot_be_told_apart_from_it() -> None:
+    plan = ComparePlan("a.example", 8, 1, 5.0, [target("y", Protocol.DOQ), target("z", Protocol.DOT)])
+    scatter = [-30.0, 40.0, -20.0, 35.0, -10.0, 25.0, 1.0, 2.0]
+    times = {0: [50.0] * 8, 1: [52.0 + ms for ms in scatter]}
+    rows = [TargetVisit(r, number, 0.0, first_ms=ms) for number, some in times.items() for r, ms in enumerate(some)]
+    comparison = analysis.compare(plan, rows)
+    assert [line.group for line in comparison.lines] == [1, 1]
+    slower = r"\(lowest median; these may be as fast, or up to [\d.]+ ms slower: z 127.0.0.1 DoT\)"
+    named = rf"Take encrypted y 127.0.0.1 DoQ {slower}"
+    assert re.match(named, comparison.advice), comparison.advice
+
+
 def test_few_rounds_have_no_interval_no_group_and_no_advice() -> None:
     comparison = comparison_of([20, 30], seed=1, rounds=5)
     assert [line.group for line in comparison.lines] == [None, None]
