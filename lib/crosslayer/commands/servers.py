@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Test DNS servers of several vendors: transports, resumption, early data, padding, amplification limit, RFC 9250.
 
-    SERVERS are any of: coalesce (crosslayer's server: CoreDNS with a plugin), coredns (CoreDNS without this plugin),
+    SERVERS are any of: coalesce (crosslayer's server: CoreDNS with a plugin), coredns (without this plugin),
     dnsproxy, knot (Knot DNS), knot-resolver, unbound, dnsdist, bind9. The default is all. All run at the far end of
     one link, with their default settings, and answer queries for one name. If a server is not installed, its row of the
     table says how to install the server. All servers together take about five minutes.
