@@ -429,11 +429,11 @@ def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
     assert beyond["median"].item() == pytest.approx(1.1)
     verdict = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
     assert "DoQ 1.10 RTT (NAT mapping expired)" in verdict
-    assert "at most 1.5 RTT are expected. DoQ and DoH3 take at most this if the NAT mapping expired." in verdict
+    assert "at most 1.5 RTT are expected. The time is at most this if the NAT mapping expired." in verdict
     assert "a second or more in some cases (ranges: over these cases): stub without path probe 2.5 s" in verdict
     assert "no event, " not in verdict
     assert "No answer" not in verdict
-    assert "DoQ and DoH3 take longer if" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
+    assert "The time is longer if" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
 
 
 def test_a_rest_without_an_answer_is_reported() -> None:

@@ -857,7 +857,7 @@ def test_advice_names_all_that_do_not_differ_and_its_condition() -> None:
     assert json.loads(json.dumps(comparison.record(plan)))["lines"][0]["first_ms"]["median"] == pytest.approx(10.25)
 
 
-def test_advice_names_one_target_if_others_cannot_be_told_apart_from_it() -> None:
+def test_advice_names_one_target_if_the_data_cannot_distinguish_others() -> None:
     plan = ComparePlan("a.example", 8, 1, 5.0, [target("y", Protocol.DOQ), target("z", Protocol.DOT)])
     scatter = [-30.0, 40.0, -20.0, 35.0, -10.0, 25.0, 1.0, 2.0]
     times = {0: [50.0] * 8, 1: [52.0 + ms for ms in scatter]}

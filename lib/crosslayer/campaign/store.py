@@ -28,7 +28,7 @@ _RESCUED = "campaign-rescued.sqlite"
 _DATASET = ("campaign.json", *TABLES, "captures")
 """What an export writes into the folder."""
 _CHUNK_ROWS = 10_000
-"""Rows of a chunk, about 50 MB as Python values."""
+"""Rows of a chunk: memory does not depend on the size of a table."""
 _FULL_BYTES = 1_000_000
 """Free space below which a failed write is one of a full disk: SQLite reports `disk I/O error` for some of them."""
 
@@ -279,10 +279,9 @@ class Store:
         return int(self._read(f'SELECT count(*) FROM "{table}"')[0][0])
 
     def chunks(self, table: str, link: str) -> Iterator[pyarrow.Table]:
-        """Every row of a link in a table, in the order of rounds and pages, whoever measured them.
+        """All rows of a table for one link, of all hosts, sorted by round and page.
 
-        Chunks have the table's Arrow schema and at most `_CHUNK_ROWS` rows, so that memory does not depend on the size
-        of a table; a link without rows has no chunk.
+        Each chunk has the Arrow schema of the table and at most `_CHUNK_ROWS` rows. A link without rows has no chunk.
         """
         import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
 

@@ -234,7 +234,7 @@ def _nothing() -> AnyChart:
 _NO_ZERO = "datum.value ? datum.label : ''"
 """Labels of an axis without that of 0, which would touch the highest of the panel below."""
 _RESPONSES = alt.Tooltip("n:Q", title="responses")
-_DECADES: dict[str, list[float]] = {"log": [0.01, 0.1, 1, 10, 100, 1000], "symlog": [0, 1, 10, 100, 1000]}
+_DECADES: dict[str, list[float]] = {"log": [0.01, 1, 100, 10_000, 1_000_000], "symlog": [0, 1, 10, 100, 1000]}
 _KEPT = {
     "kept": Style(BLUE, "circle", SOLID),
     "closed after every query": Style(RED, "square", LONG),

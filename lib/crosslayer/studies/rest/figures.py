@@ -161,7 +161,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
         verdict += f"Over QUIC with early data, at most {_LIMIT_RTT:g} RTT are expected. "
     for events, where in ((within[True], "at most this"), (within[False], "longer")):
         if events:
-            verdict += f"DoQ and DoH3 take {where} if {' or if '.join(events)}. "
+            verdict += f"The time is {where} if {' or if '.join(events)}. "
     late = answers.filter(pl.col("median") >= _STALL_MS)
     stalls = [
         f"{keeper} {reach(some['median'] / 1000, 1)} s"
