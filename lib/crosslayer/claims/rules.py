@@ -1,20 +1,20 @@
-"""How claims are judged: every tolerance, written down before any reference campaign was looked at, and its versions.
+"""The tolerances of the verdicts and the versions of the rules.
 
-The re-run has another machine, another browser (five years younger), another DNS client and another emulator than
-the papers. What is physics (round-trips, serialisation) must come out the same; what is processing time will not.
-So a tolerance is derived from what a reader does with the number, not from what a campaign happened to give.
+Every tolerance was chosen before any committed campaign was measured. The replication uses another machine, a browser
+that is five years newer, another DNS client and another link emulator than the papers. The number of round-trips and
+the serialisation delay do not depend on these; processing times do. Each tolerance follows from the use of the number:
 
-- Durations in multiples of the RTT say how many round-trips something takes, and a bit of processing on top. 10 %, and
-  0.15 RTT at the least: always less than half a round-trip, so that no round-trip too many or too few can hide in it.
-- Relative PLT increases say how much a choice costs. A third of the published value: a reader who weighs 30 % against
-  10 % is still right. Not less than 1 percentage point, which nobody notices and 30 rounds cannot resolve; not more
-  than 5, the width of a step of Fig. 8's colours.
-- PLTs in ms belong to a machine and a browser; 10 % is what the same page may differ by between two of them. There is
-  no direction in such a number, so outside the tolerance it is simply not reproduced.
-- Differences of PLTs in ms are round-trips again: 10 %, and 0.15 RTT of the link at the least.
-- Shares of a distribution: 10 percentage points, and half of the published share at most. Counts: exact.
-- Bytes on the wire: 5 %, less than a field more or less makes in any of the messages. Where another field, a padding or
-  an acknowledgement makes more, the claim's note says message by message which.
+- Durations in multiples of the RTT: 10 %, at least 0.15 RTT. Such a number is a count of round-trips plus processing.
+  The tolerance is always below half a round-trip, so one round-trip too many or too few is outside.
+- Relative PLT increases: one third of the published value. Somebody who compares 30 % with 10 % still decides rightly.
+  At least 1 percentage point: nobody notices less, and 30 rounds cannot resolve less. At most 5 points, the width of a
+  colour step in Fig. 8.
+- PLTs in ms: 10 %, the difference of one page between two machines and browsers. A PLT has no sign to confirm, so a
+  value outside the tolerance is "not reproduced".
+- Differences of PLTs in ms: 10 %, at least 0.15 RTT of the link.
+- Shares of a distribution: 10 percentage points, at most half of the published share. Counts: exact.
+- Bytes on the wire: 5 %. One additional field in a message makes less. Where a further field, padding or an
+  acknowledgement makes more, the note of the claim lists the messages.
 """
 
 from __future__ import annotations
@@ -23,41 +23,44 @@ import math
 from dataclasses import dataclass
 
 RULES = {
-    5: """2026-11-25. The whole 95 % interval decides: reproduced within the tolerance, not reproduced wholly outside,
-    inconclusive where it straddles or where there are too few rounds for one. Direction only: outside, beyond doubt of
-    the published sign or number of round-trips, and within a factor of two of the published value. An ordering is
-    judged jointly over its comparisons. A value or difference smaller than what the clock resolves has no verdict. What
-    the configuration alone gives follows from it. The least and the greatest observation have the interval of Robson
-    and Whitlock (1964); counts of steps, modes and failures, and shares between steps have none, and their point
-    estimate decides. What follows from another claim is counted apart.""",
+    5: """2026-11-25. The 95 % interval decides. Reproduced: the interval lies within the tolerance. Not reproduced: it
+    lies outside. Inconclusive: it contains a limit of the tolerance, or there are too few rounds for an interval.
+    Direction only: the interval lies outside, but has the published sign or number of round-trips, and the value
+    differs from the published one by a factor of at most two. An ordering is judged jointly over its comparisons. A
+    value or difference below the resolution of the clock has no verdict. Follows: the configuration alone, or another
+    claim, determines the result; such claims are counted separately. Minimum and maximum have the interval of Robson
+    and Whitlock (1964). Counts of steps, modes and failures, and shares between steps, have no interval; their point
+    estimate decides.""",
 }
-"""Versions of the rules: since when, and their text."""
+"""Text of each version of the rules, with the date from which it applies."""
 VERSION = max(RULES)
-"""Version of the rules."""
+"""Current version of the rules."""
 
 FACTOR = 2.0
-"""A value of the published sign shows the published direction up to this many times, or this fraction of, it."""
+"""Largest ratio of our value to the published one, in either direction, of the verdict "direction only"."""
 
 MOST_ROUNDS = 1_000_000
-"""No campaign has more: the value then lies on the border itself."""
+"""Maximum of `rounds_needed`. A claim that needs more has its value on a limit of the tolerance."""
 
 EXCHANGE_RESOLUTION_MS = 0.01
-"""The two decimals that the papers print of a DNS exchange; in virtual time processing takes less."""
+"""Resolution of the duration of a DNS exchange: the two decimals that the papers print."""
 
 LOAD_RESOLUTION_MS = 0.1
-"""Steps of Chromium's clock."""
+"""Resolution of the times of a page load: the step of Chromium's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What a number may differ by, in its own unit."""
+    """The allowed distance of a number from its published value, in the unit of the number."""
 
     at_least: float
+    """Lower limit of the allowed distance."""
     share: float = 0.0
-    """Share of the published value."""
+    """Allowed distance as a share of the published value."""
     at_most: float = math.inf
+    """Upper limit of the allowed distance."""
     at_most_share: float = math.inf
-    """Maximum share of the published value, so that 0 never reproduces it."""
+    """Upper limit as a share of the published value, so that 0 never reproduces it."""
 
     def allowed(self, published: float) -> float:
         """Allowed distance from the published value."""
@@ -72,40 +75,40 @@ SHARE = Tolerance(at_least=10.0, at_most_share=0.5)
 FRACTION = Tolerance(at_least=0.05)
 EXACT = Tolerance(at_least=0.0)
 OVERHEAD = Tolerance(at_least=0.01, share=0.25)
-"""What a duration takes beyond whole round-trips, RTT; published values have two decimals."""
+"""Tolerance of the part of a duration beyond whole round-trips, RTT. Published values have two decimals."""
 BYTES = Tolerance(at_least=0.0, share=0.05)
 
 
 def difference_ms(rtt_ms: float) -> Tolerance:
-    """For a difference of PLTs on a link with this RTT."""
+    """Tolerance of a difference of PLTs on a link with this RTT, ms."""
     return Tolerance(at_least=IN_RTTS.at_least * rtt_ms, share=IN_RTTS.share)
 
 
-# Criteria for shapes and for orderings that hold "mostly".
+# Criteria for shapes of distributions and for orderings with exceptions.
 
 STEP_SHARE = 0.8
-"""A step of a CDF belongs to a link where this share of the link's observations lies in the step's percentiles."""
+"""A step of a CDF belongs to a link if at least this share of the link's observations lies between its percentiles."""
 
 STEP_RISE_RTT = 0.05
-"""Distance of the middles of two steps that are visible on an axis of 0 to 4 RTT."""
+"""Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""
 
 TAIL_RATIO = 1.5
-"""A left tail: P5 to P20 is this many times as long as P20 to P50 (0.95 times in a normal distribution)."""
+"""Minimum ratio of the range P5 to P20 to the range P20 to P50 of a left tail (normal distribution: 0.95)."""
 
 MODE_HEIGHT = 0.2
-"""A mode counts where it is at least this high, relative to the highest."""
+"""Minimum height of a mode, relative to the highest mode."""
 
 MODE_VALLEY = 0.8
-"""Two modes count where the density between them falls below this share of the lower one."""
+"""Maximum density between two separate modes, relative to the lower one."""
 
 MODE_WIDTH_MS = 0.1
-"""No kernel of a density is narrower: Chromium's times have steps of this size."""
+"""Minimum width of the kernel of a density, ms: the step of Chromium's clock."""
 
 MATCHES_PERCENT = 0.5
-"""Coalescing matches the baseline in a cell where its median PLT is at most this much above the baseline's."""
+"""Maximum increase of the median PLT, %, at which coalescing "matches" the baseline in a cell."""
 
 MUCH_LESS_THAN_ONE_RTT = 0.5
-"""What "much less than one RTT" is taken to mean."""
+"""Upper limit of "much less than one RTT", RTT."""
 
 ROUND_TRIP_SLACK = 0.02
-"""An idle RTT may be calibrated this much too short, so that "at least one round-trip" still holds."""
+"""Calibration error of an idle RTT, RTT: "at least one round-trip" holds from 1 minus this."""

@@ -48,8 +48,8 @@ def command(
     It has drifted if the interval lies wholly beyond the limit. Otherwise it is undecided: give more rounds. With fewer
     than six rounds, the range of the differences replaces the interval, and no duration counts as drifted.
 
-    Exit status 1: a duration has drifted. Needs `make guest`. A campaign in real time is refused, because its times
-    differ between machines and days.
+    Exit status 1: a duration has drifted. The command needs the guest that `make guest` builds. A campaign in real
+    time is refused, because its times differ between machines and days.
 
     \b
     crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute

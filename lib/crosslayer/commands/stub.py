@@ -99,7 +99,9 @@ def command(
     nothing to another machine.
 
     With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without a COMMAND, it runs until
-    you stop it. Only then can it have a control socket (--control), which accepts {"command": NAME}. NAME is one of:
+    you stop it.
+
+    Without a COMMAND, the stub can have a control socket (--control). It accepts {"command": NAME}. NAME is one of:
     ready, reset-sessions (closes the connection, keeps tickets and tokens), forget (also drops these), stats.
 
     \b

@@ -295,8 +295,8 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
     sentence = (
-        f"Of {known.height} differences between conditions, {agree} are equal in real and virtual time (95 % "
-        "intervals). By chance, about one in twenty is unequal."
+        f"{agree} of {known.height} differences between conditions do not differ significantly between real and "
+        "virtual time (95 % intervals). Even if both were always equal, up to one in twenty would differ significantly."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -305,7 +305,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         if (rows := apart.filter(of_measure)).height:
             counted = f"{rows.height} of {known.filter(of_measure).height}"
             by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
-    return f"{sentence} Real minus virtual time of the others: {', '.join(by_measure)}." if by_measure else sentence
+    return f"{sentence} Real minus virtual time where they differ: {', '.join(by_measure)}." if by_measure else sentence
 
 
 def figures(study: str) -> tuple[Figure, ...]:

@@ -40,8 +40,8 @@ def composition_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
     return (
-        "Sum of exchange and load, minus a load whose browser resolves the name (medians; ranges: over links and "
-        f"pages). {'. '.join(sentences)}."
+        "Sum of a DNS exchange and a decoupled load, minus the coupled load of the same round (medians; ranges: over "
+        f"links and pages). {'. '.join(sentences)}."
     )
 
 
@@ -63,11 +63,10 @@ FIGURES = (
         empty="no rounds with a coupled load, an exchange and a load",
     ).figure(
         name="composition",
-        title="Exchange plus load, minus a load whose browser resolves the name",
+        title="DNS exchange plus decoupled load, minus coupled load",
         notebook="question_composition",
-        caption="Sum of a DNS exchange and a decoupled load (the browser receives the address), minus a coupled load "
-        "(the browser resolves the name itself). All three belong to the same round. Encrypted transports resume a "
-        "session.",
+        caption="Decoupled load: the browser receives the address. Coupled load: the browser resolves the name itself. "
+        "Encrypted transports resume a session.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -36,9 +36,9 @@ def gateway_verdict(frame: pl.DataFrame) -> str:
         for series in (NOW, LIKE, SAME)
     )
     return (
-        f"On a first visit, one connection for DNS and page shortens the PLT by {now}, compared with a browser without "
-        f"a gateway. Compared with two connections through the same gateway, it shortens the PLT by {like}. The "
-        f"gateway with two connections adds {same}. Ranges: over links and pages."
+        "If the gateway uses one connection for DNS and page, the PLT of a first visit is shorter: "
+        f"by {now} than without a gateway, and by {like} than with a gateway that uses two connections. A gateway with "
+        f"two connections makes the PLT {same} longer than no gateway. Ranges: over links and pages."
     )
 
 

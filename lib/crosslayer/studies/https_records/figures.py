@@ -125,9 +125,10 @@ def records_verdict(frame: pl.DataFrame) -> str:
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
         names = [_ABOUT[condition] for condition in broken if over[condition] == how]
         listed = f" ({'; '.join(names)})" if len(names) <= _MOST_NAMES else ""
-        outcomes.append(f"{how} with {len(names)}{listed}")
+        outcomes.append(f"{how} in {len(names)}{listed}")
     verdict = (
-        f"Of {len(broken)} malformed records (SERVFAIL and no answer included), the page loads {', '.join(outcomes)}."
+        f"In {len(broken)} cases, the HTTPS record is malformed, wrong or missing (SERVFAIL, no answer). The page loads "
+        f"{', '.join(outcomes)}."
     )
     none = shown.filter(condition="none").select("link", none="median")
     later = (
@@ -153,8 +154,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " Delays with Encrypted Client Hello (ECH), compared with a valid record without it (medians over all "
-            f"links). {'. '.join(ech_costs)}."
+            " Delay that Encrypted Client Hello (ECH) adds to a visit with a valid record (medians over all links). "
+            f"{'. '.join(ech_costs)}."
         )
     return verdict
 
@@ -162,7 +163,7 @@ def records_verdict(frame: pl.DataFrame) -> str:
 FIGURES = (
     Figure(
         name="https-records",
-        title="A page whose HTTPS record is valid, malformed, or has an ECH key",
+        title="A page whose HTTPS record is valid, faulty, or has an ECH key",
         notebook="question_https_records",
         caption="Time from the start of the navigation until the response starts, in multiples of the link's "
         "RTT. The browser resolves address and HTTPS record over DoUDP. Only the HTTPS record "

@@ -280,8 +280,8 @@ FIGURES = (
         title="Resolvers, vantage points and autonomous systems",
         paper_figure="IMC22 Fig. 1",
         notebook=FIGURE.notebook,
-        caption="Positions of resolvers and vantage points, and the autonomous systems with most resolvers. They "
-        "come from the list of resolvers, or from a geolocation database that the user supplies.",
+        caption="Positions of resolvers and vantage points, and the autonomous systems with the most resolvers. "
+        "Positions and systems of resolvers come from the list of resolvers or from the user's geolocation database.",
         data=map_data,
         chart=world_map,
         table=systems,

@@ -144,9 +144,9 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
         f"{explains} what a query takes beyond one RTT. Each ms of transmission on the uplink delays the answer by "
         f"{with_interval(slope, 'ms', 2)} (four uplinks, four sizes). Without serialisation, "
         f"{with_interval(intercept, 'ms', 1)} remain. On DSL, our query takes {at['median']:.1f} ms beyond one RTT, "
-        f"and serialisation explains {explained:.1f} ms. In {_PAPER}, the query takes {published['median']:.1f} ms "
-        f"beyond one RTT (1.37 RTT). With datagrams of our size, serialisation explains "
-        f"{100 * explained / published['median']:.0f} % of this time."
+        f"and serialisation explains {explained:.1f} ms. In {_PAPER}, the query takes 1.37 RTT, which is "
+        f"{published['median']:.1f} ms beyond one RTT. If its datagrams had the size of ours, serialisation would "
+        f"explain {100 * explained / published['median']:.0f} % of these {published['median']:.1f} ms."
     )
 
 

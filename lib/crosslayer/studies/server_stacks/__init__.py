@@ -6,7 +6,7 @@ _PAGES = ("example.org", "wikipedia.org", "instagram.com")
 
 STUDY = question(
     __name__,
-    asks="Do round-trips and the answer depend on the server's QUIC implementation?",
+    asks="Do the round-trips depend on the server's QUIC implementation?",
     heading="Another QUIC implementation at the server",
     lead="The conditions of one-connection and the QUIC conditions of combinations, with the server on quic-go and "
     "with one on aioquic.",

@@ -1,4 +1,4 @@
-"""Do round-trips and the answer depend on the server's QUIC implementation?"""
+"""Do the round-trips depend on the server's QUIC implementation?"""
 
 from __future__ import annotations
 

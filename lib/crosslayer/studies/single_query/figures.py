@@ -186,10 +186,10 @@ FIGURES = (
     ),
     Figure(
         name="further-transports",
-        title="Handshake and resolve time with DoH3 and early data",
+        title="Handshake and resolve time of DoH3, and of transports with early data",
         notebook="single_query",
-        caption="Median handshake and resolve time (query to answer) with DoH3 and with early data (0-RTT). The paper "
-        "could not measure them: at that time, no public resolver accepted early data. With early data, the query does "
+        caption="Median handshake and resolve time (query to answer) of DoH3, and of transports with early data "
+        "(0-RTT). The paper has neither: then, no public resolver accepted early data. With early data, the query does "
         "not wait for the handshake.",
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
