@@ -30,7 +30,7 @@ GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.su
 help:
 	@sed -n 's/^#   //p' Makefile
 
-setup: build/.system $(VENV)/.done $(addprefix build/crosslayer-,guest server stub wire)
+setup: build/.system $(VENV)/.done $(addprefix build/crosslayer-,guest server stub uml-link)
 
 # apt is asked for what is missing and for nothing else; without apt it says what to install.
 build/.system: setup/system-packages
@@ -49,7 +49,7 @@ $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 # One Go module, four programs; -s -w keeps the inits of User-Mode Linux guests small.
 build/crosslayer-%: $(GO_SOURCES) | build/.system $(VENV)/.done
 	@echo "== crosslayer-$* (Go build)"
-	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter guest wire,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
+	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter guest uml-link,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
 
 # It says by itself whether what was built is still what would be built.
 guest: setup

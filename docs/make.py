@@ -163,7 +163,7 @@ def _row(study: Study) -> str:
 
 
 def _transports(folder: Path) -> set[str]:
-    tables = ("dns_exchanges", "page_loads", "lookups", "resolved_loads", "paced_queries", "rests")
+    tables = ("dns_exchanges", "page_loads", "lookups", "resolved_loads", "paced_queries", "idle_recoveries")
     names: set[str] = set()
     for file in (file for table in tables for file in sorted((folder / table).rglob("*.parquet"))):
         rows = pl.scan_parquet(file)

@@ -40,7 +40,7 @@ in
   };
 
   onLinux = {
-    inherit (go) server stub wire;
+    inherit (go) server stub uml-link;
     inherit (programs) reproduce share test;
 
     # setup/pinned.in says which versions these are: the tests without Nix, and `crosslayer doctor`, go by it.

@@ -73,7 +73,7 @@ in
       guest
       server
       stub
-      wire
+      uml-link
       ;
     inherit (programs) share;
     # Wants KVM, so it is in no `nix flake check`: `nix run .#check` builds it where there is one.

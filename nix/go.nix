@@ -43,7 +43,7 @@ in
   server = program "crosslayer-server" "DNS over every transport and HTTP/3 pages from one process with one set of ticket keys";
   stub = program "crosslayer-stub" "DNS forwarder on a local address to an upstream over any transport";
   guest = program "crosslayer-guest" "Init of the guest that everything is measured in by the virtual clock";
-  wire = program "crosslayer-wire" "Init of the guest that bridges both ends of an emulated link";
+  uml-link = program "crosslayer-uml-link" "Init of the guest that bridges both ends of an emulated link";
 
   tests = build {
     pname = "crosslayer-go-tests";

@@ -29,7 +29,7 @@ let
         go.guest
         go.server
         go.stub
-        go.wire
+        go.uml-link
       ]
     } "$out/build"
   '';

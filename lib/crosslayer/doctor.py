@@ -60,7 +60,7 @@ _NIX = "`nix develop` has it too."
 _OWN = {
     "server": State.MISSING,
     "stub": State.NOTE,
-    "wire": State.NOTE,
+    "uml-link": State.NOTE,
     "guest": State.NOTE,
     "profiles": State.MISSING,
     "sites": State.MISSING,

@@ -57,7 +57,7 @@ _SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 RESOURCES: Final = {
     "server": _Resource("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
     "stub": _Resource("CROSSLAYER_STUB_BIN", "build/crosslayer-stub", "crosslayer-stub", _BUILD),
-    "wire": _Resource("CROSSLAYER_WIRE", "build/crosslayer-wire", "crosslayer-wire", _BUILD),
+    "uml-link": _Resource("CROSSLAYER_UML_LINK", "build/crosslayer-uml-link", "crosslayer-uml-link", _BUILD),
     "guest": _Resource("CROSSLAYER_GUEST", "build/crosslayer-guest", "crosslayer-guest", _BUILD),
     "kernel": _Resource("CROSSLAYER_KERNEL", "build/crosslayer-linux", "crosslayer-linux", _KERNEL),
     "sites": _Resource("CROSSLAYER_SITES", "sites", "", _FILES),

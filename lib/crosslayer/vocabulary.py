@@ -217,8 +217,8 @@ class ClientKind(StrEnum):
 
     STUB = "stub"
     """The Go stub, which probes the path of an idle connection before it reuses it."""
-    PATIENT_STUB = "patient-stub"
-    """The same, without that probe (`--rested-after 0`)."""
+    STUB_NO_IDLE_PROBE = "stub-no-idle-probe"
+    """The same, without that probe (`--probe-idle-after 0`)."""
     DNSPROXY = "dnsproxy"
     """AdGuard's forwarder."""
     LIBRARY = "library"
@@ -230,12 +230,12 @@ class ClientKind(StrEnum):
 class PathEvent(StrEnum):
     """Event on the path or at the server while a connection was idle."""
 
-    NOTHING = "nothing"
-    FORGOTTEN = "forgotten"
+    NONE = "none"
+    NAT_EXPIRED = "nat-expired"
     """The path drops the connection's packets, as a NAT with an expired mapping does; new connections pass."""
-    MOVED = "moved"
+    CLIENT_MIGRATED = "client-migrated"
     """The client has a new address; the old one is removed."""
-    RESTARTED = "restarted"
+    SERVER_RESTARTED = "server-restarted"
     """The server was killed and started again; it has no state of earlier connections or tickets."""
 
 

@@ -135,7 +135,7 @@ def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> Non
             "attempts",
             "resolved_loads",
             "paced_queries",
-            "rests",
+            "idle_recoveries",
             "resolver_queries",
             "resolver_events",
             "resolver_locations",

@@ -239,7 +239,7 @@ def test_the_time_after_which_a_nat_forgets_udp_is_measured(
     for visit in measured:
         for query in visit["idle"]:
             transport = visit["target"]["protocol"]
-            forgot = query["rested_s"] > 30 and transport in ("DoQ", "DoH3", "DoUDP")
+            forgot = query["measured_idle_s"] > 30 and transport in ("DoQ", "DoH3", "DoUDP")
             if forgotten == "drop":
                 assert (query["error"] == "timeout") == forgot, (transport, query)
             elif transport in ("DoQ", "DoH3"):

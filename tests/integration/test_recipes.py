@@ -124,8 +124,8 @@ def test_a_table(with_toy: Tree, virtual_clock: list[str]) -> None:
     inputs = "lib/crosslayer/figures/inputs.py"
     tree.edit(
         inputs,
-        "    rests: pl.Lazy",
-        "    connects_of_toy: pl.LazyFrame = field(default_factory=pl.LazyFrame)\n    rests: pl.Lazy",
+        "    idle_recoveries: pl.Lazy",
+        "    connects_of_toy: pl.LazyFrame = field(default_factory=pl.LazyFrame)\n    idle_recoveries: pl.Lazy",
     )
     tree.edit(
         inputs,

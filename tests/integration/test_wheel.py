@@ -112,7 +112,7 @@ def test_it_builds_its_programs_and_measures(installed: Any) -> None:
         pytest.skip(f"the Go modules are out of reach: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     after = findings(installed)
-    for name in ("crosslayer-server", "crosslayer-stub", "crosslayer-wire", "crosslayer-guest"):
+    for name in ("crosslayer-server", "crosslayer-stub", "crosslayer-uml-link", "crosslayer-guest"):
         assert after[name]["detail"].endswith("(crosslayer setup)")
 
     done = installed("measure", "--size", "smoke", "--out", "smoke", timeout_s=900)

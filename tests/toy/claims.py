@@ -4,10 +4,10 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import median
-from crosslayer.claims.rules import IN_RTTS
+from crosslayer.claims.rules import Number, by_id, claim
+from crosslayer.claims.tolerances import IN_RTTS
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:

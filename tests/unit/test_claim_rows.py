@@ -48,7 +48,7 @@ def test_every_measured_claim_leads_to_rows(study: str) -> None:
 
 def test_rows_of_several_claims_are_those_of_each() -> None:
     """What one claim asks for is not among the rows of the next, though estimates are kept."""
-    dataset, own = Dataset.open(RAW / "rest"), STUDIES["rest"].claims
+    dataset, own = Dataset.open(RAW / "idle-connection"), STUDIES["idle-connection"].claims
     assert own is not None
     names = [name for name, check in own.checks.items() if check.rule]
     assert len(names) > 2
@@ -60,7 +60,7 @@ def test_rows_of_several_claims_are_those_of_each() -> None:
 
 
 def test_printed_filters_read_the_rows_that_the_expression_chooses() -> None:
-    for study in ("web", "path-quality", "rest", "combinations", "authoritative"):
+    for study in ("web", "path-quality", "idle-connection", "combinations", "authoritative"):
         dataset, own = Dataset.open(RAW / study), STUDIES[study].claims
         assert own is not None
         last = [name for name, check in own.checks.items() if check.rule][-1]
@@ -87,7 +87,7 @@ def test_rows_are_as_many_as_the_claim_counts() -> None:
 
 def test_a_claim_of_another_study_names_its_campaign() -> None:
     with pytest.raises(NotebookError, match="does not judge this claim") as caught:
-        crosslayer.open(RAW / "rest").observations("T123")
+        crosslayer.open(RAW / "idle-connection").observations("T123")
     assert "data/raw/coalescing" in str(caught.value)
 
 
@@ -100,8 +100,8 @@ def test_the_command_prints_filter_and_rows() -> None:
 
 
 def test_a_filter_is_python() -> None:
-    rows = (pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)) & (pl.col("rest_s") <= 2.0)
-    code = RowsOfClaim("rests", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here")
+    rows = (pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)) & (pl.col("idle_s") <= 2.0)
+    code = RowsOfClaim("idle_recoveries", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here")
     assert "[[" not in code
     assert "pl.col('link').is_in(['4g', 'fiber'])" in code
     compile(code, "filter", "eval")

@@ -17,10 +17,10 @@ from tests import committed
 import synthetic
 from crosslayer import claims, metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.claims import Verdict, checks, distribution_shape, rules, table
+from crosslayer.claims import Verdict, distribution_shape, rules, table, tolerances
 from crosslayer.claims.data import FEWEST_ROUNDS, NotMeasured, Observed
 from crosslayer.claims.measures import CustomMeasure, Measure, Quantile, Share, median
-from crosslayer.claims.rules import Tolerance
+from crosslayer.claims.tolerances import Tolerance
 from crosslayer.cli import cli
 from crosslayer.metrics.resampling import Estimate, Sample
 from crosslayer.report import ReportError
@@ -142,7 +142,7 @@ def test_every_claim_has_a_sentence_and_every_failure_a_cause() -> None:
     for study in STUDIES.values():
         for check in study.claims.checks.values() if study.claims else ():
             assert len(check.sentence) > 10, check.claim
-    # The same by the virtual clock stands beside; where its verdict differs, the page has both values.
+    # Campaigns in virtual time are checked too; if verdicts differ, the page has both values.
     for name in STUDIES:
         failed = committed.verdicts(name).filter(verdict="not reproduced")
         assert failed.filter(cause="")["claim_id"].to_list() == []
@@ -151,23 +151,23 @@ def test_every_claim_has_a_sentence_and_every_failure_a_cause() -> None:
 
 
 def test_a_cause_has_numbers_of_ours_or_calls_itself_a_guess(as_published: Dataset) -> None:
-    one = checks.claim("T001", "A sentence", "a reason")
+    one = rules.claim("T001", "A sentence", "a reason")
     with pytest.raises(ValueError, match="call it a guess: The browser is faster"):
-        checks.by_id(one, causes={"The browser is faster.": "T001"})
+        rules.by_id(one, causes={"The browser is faster.": "T001"})
     campaign = tnsm24.CLAIMS.observed(**{name: as_published.table(name) for name in tnsm24.CLAIMS.tables})
     exchange = tnsm24.exchange("DoUDP")
-    text = checks.Cause("It takes {0} RTT.", (exchange,)).filled(campaign)
+    text = rules.Cause("It takes {0} RTT.", (exchange,)).filled(campaign)
     assert text == f"It takes {exchange(campaign).value:.2f} RTT."
-    lacking = checks.Cause("It takes {0} RTT.", (exchange.on("moon"),)).filled(campaign)
+    lacking = rules.Cause("It takes {0} RTT.", (exchange.on("moon"),)).filled(campaign)
     assert lacking == "A guess, for which this campaign lacks the numbers: It takes ? RTT."
 
 
 def test_a_claim_belongs_to_one_study_and_texts_to_claims_that_exist() -> None:
-    one = checks.claim("T001", "A sentence", "a reason")
+    one = rules.claim("T001", "A sentence", "a reason")
     with pytest.raises(ValueError, match="two checks"):
-        checks.by_id(one, one)
+        rules.by_id(one, one)
     with pytest.raises(ValueError, match="T002 has no check"):
-        checks.by_id(one, causes={"A guess.": "T001 T002"})
+        rules.by_id(one, causes={"A guess.": "T001 T002"})
 
 
 def test_arithmetic_goes_along_every_resample() -> None:
@@ -220,7 +220,7 @@ def constant(value: float, low: float, high: float, rounds: int = 30) -> Measure
     return CustomMeasure(lambda observed: Estimate(value, 100, rounds, draws))
 
 
-def run(rule: checks.Rule, of: object, value: float | None = None) -> checks.Outcome:
+def run(rule: rules.Rule, of: object, value: float | None = None) -> rules.Outcome:
     return rule.judge(of, None, value)  # type: ignore[arg-type]
 
 
@@ -301,7 +301,7 @@ def test_a_duration_is_judged_by_its_round_trips_and_by_what_is_beyond_them() ->
     ],
 )
 def test_up_to_is_a_bound(ours: float, low: float, high: float, verdict: Verdict) -> None:
-    rule = checks.Number(tolerance=rules.RELATIVE, unit="%", up_to=True)
+    rule = rules.Number(tolerance=tolerances.RELATIVE, unit="%", up_to=True)
     assert run(rule, constant(ours, low, high), 10.0).verdict == verdict
 
 
@@ -319,7 +319,7 @@ def test_a_bound_holds_or_falls_with_its_whole_interval(ours: float, low: float,
     for sign in (1, -1):
         limit = {"above": 1.0} if sign > 0 else {"below": -1.0}
         measure = constant(sign * ours, sign * low, sign * (2 * ours - low))
-        bound = checks.Bound(unit="RTT", **limit)
+        bound = rules.Bound(unit="RTT", **limit)
         assert run(bound, measure).verdict == verdict
 
 
@@ -329,7 +329,7 @@ def test_an_ordering_is_as_strong_as_its_weakest_comparison() -> None:
 
     def verdict(measures: list[Measure], enough: int | None = None) -> Verdict:
         by_name = {str(number): measure for number, measure in enumerate(measures)}
-        return run(checks.Ordering(unit="ms", enough=enough), by_name).verdict
+        return run(rules.Ordering(unit="ms", enough=enough), by_name).verdict
 
     assert verdict([strong, strong]) == Verdict.REPRODUCED
     assert verdict([strong, weak]) == Verdict.INCONCLUSIVE
@@ -341,7 +341,7 @@ def test_an_ordering_is_as_strong_as_its_weakest_comparison() -> None:
 
 
 def test_an_ordering_without_intervals_is_never_reproduced() -> None:
-    outcome = run(checks.Ordering(unit="ms"), {"one": constant(5.0, 0, 0, rounds=4)})
+    outcome = run(rules.Ordering(unit="ms"), {"one": constant(5.0, 0, 0, rounds=4)})
     assert outcome.verdict == Verdict.INCONCLUSIVE
     assert "4 give no interval" in outcome.why
 
@@ -349,14 +349,14 @@ def test_an_ordering_without_intervals_is_never_reproduced() -> None:
 @pytest.mark.parametrize(
     ("tolerance", "published_value", "allowed"),
     [
-        (rules.IN_RTTS, 1.0, 0.15),
-        (rules.IN_RTTS, 3.0, 0.3),
-        (rules.RELATIVE, 0.5, 1.0),
-        (rules.RELATIVE, -9.0, 3.0),
-        (rules.RELATIVE, 53.7, 5.0),
-        (rules.ABSOLUTE, 630.0, 63.0),
-        (rules.difference_ms(14.8), 14.1, 2.22),
-        (rules.difference_ms(14.8), 26.0, 2.6),
+        (tolerances.IN_RTTS, 1.0, 0.15),
+        (tolerances.IN_RTTS, 3.0, 0.3),
+        (tolerances.RELATIVE, 0.5, 1.0),
+        (tolerances.RELATIVE, -9.0, 3.0),
+        (tolerances.RELATIVE, 53.7, 5.0),
+        (tolerances.ABSOLUTE, 630.0, 63.0),
+        (tolerances.difference_ms(14.8), 14.1, 2.22),
+        (tolerances.difference_ms(14.8), 26.0, 2.6),
     ],
 )
 def test_tolerances(tolerance: Tolerance, published_value: float, allowed: float) -> None:
@@ -553,8 +553,8 @@ def test_what_follows_from_others_is_marked_and_counted_apart(verdicts: pl.DataF
 
 
 def test_the_version_of_the_rules_is_kept(verdicts: pl.DataFrame) -> None:
-    assert verdicts["rules"].unique().to_list() == [rules.VERSION] == [5]
-    assert all(text[:4] == "2026" for text in rules.RULES.values())
+    assert verdicts["rules"].unique().to_list() == [tolerances.VERSION] == [5]
+    assert all(text[:4] == "2026" for text in tolerances.RULES.values())
 
 
 def test_where_a_paper_contradicts_itself_there_is_a_note(verdicts: pl.DataFrame) -> None:
@@ -577,7 +577,7 @@ def test_where_a_paper_contradicts_itself_there_is_a_note(verdicts: pl.DataFrame
     ],
 )
 def test_numbers_keep_their_digits(value: float, text: str) -> None:
-    assert checks.number(value) == text
+    assert rules.number(value) == text
 
 
 def test_every_sentence_is_one_and_ends(verdicts: pl.DataFrame) -> None:
@@ -631,21 +631,21 @@ def test_command_writes_nothing_without_a_folder(
 
 
 def test_a_value_below_the_resolution_of_the_clock_has_no_verdict() -> None:
-    variance = checks.Number(tolerance=Tolerance(at_least=0.1), unit="ms²", resolution=0.0001)
+    variance = rules.Number(tolerance=Tolerance(at_least=0.1), unit="ms²", resolution=0.0001)
     outcome = run(variance, constant(8e-8, 4e-8, 1.7e-7), 0.1)  # the tolerance alone would take 0 for 0.1
     assert outcome.verdict == Verdict.INCONCLUSIVE
     assert "resolves" in outcome.why
     assert outcome.would_decide
-    ordering = checks.Ordering(unit="ms", resolution=0.01)
+    ordering = rules.Ordering(unit="ms", resolution=0.01)
     assert run(ordering, {"DoQ over DoUDP": constant(0.00063, 0.0006, 0.00066)}).verdict == Verdict.INCONCLUSIVE
     assert run(ordering, {"DoUDP over DoQ": constant(-0.0016, -0.0017, -0.0015)}).verdict == Verdict.INCONCLUSIVE
     assert run(ordering, {"DoQ over DoUDP": constant(0.5, 0.4, 0.6)}).verdict == Verdict.REPRODUCED
 
 
 def test_what_the_configuration_gives_follows_from_it() -> None:
-    rule = checks.Number(tolerance=Tolerance(at_least=5.0), unit="ms")
+    rule = rules.Number(tolerance=Tolerance(at_least=5.0), unit="ms")
     path, ours = constant(248.0, 248.0, 248.0), constant(248.2, 248.1, 248.3)
-    given = checks.claim("B024", "A mean", ours, rule, given_by="the RTT of the link", given=path)
+    given = rules.claim("B024", "A mean", ours, rule, given_by="the RTT of the link", given=path)
     assert given.run(None, 248.99).verdict == Verdict.FOLLOWS  # type: ignore[arg-type]
     assert given.run(None, 260.0).verdict == Verdict.NOT_REPRODUCED  # type: ignore[arg-type]
 
@@ -665,17 +665,17 @@ def test_rounds_that_would_decide_narrow_the_interval_to_the_border() -> None:
 
 def test_an_extreme_takes_as_many_observations_as_the_published_one() -> None:
     minimum = CustomMeasure(lambda observed: Estimate(1.14, 72, 24, ends=(1.0, 1.14)))
-    rule = checks.Number(tolerance=rules.IN_RTTS, unit="RTT")
-    outcome = checks.claim("T052", "A least one", minimum, rule, sample=11_487).run(None, 1.25)  # type: ignore[arg-type]
+    rule = rules.Number(tolerance=tolerances.IN_RTTS, unit="RTT")
+    outcome = rules.claim("T052", "A least one", minimum, rule, sample=11_487).run(None, 1.25)  # type: ignore[arg-type]
     assert outcome.verdict == Verdict.INCONCLUSIVE
     assert outcome.rounds_needed == 3829  # 24 * 11487 / 72
 
 
 def test_equal_things_are_within_a_distance_on_both_sides() -> None:
-    rule = checks.Ordering(unit="%")
-    assert run(rule, checks.within({"one": constant(0.5, 0.2, 0.8)}, 0.0, 1.0)).verdict == Verdict.REPRODUCED
-    assert run(rule, checks.within({"one": constant(-2.0, -2.2, -1.8)}, 0.0, 1.0)).verdict == Verdict.NOT_REPRODUCED
-    assert run(rule, checks.within({"one": constant(0.5, -0.2, 1.2)}, 0.0, 1.0)).verdict == Verdict.INCONCLUSIVE
+    rule = rules.Ordering(unit="%")
+    assert run(rule, rules.within({"one": constant(0.5, 0.2, 0.8)}, 0.0, 1.0)).verdict == Verdict.REPRODUCED
+    assert run(rule, rules.within({"one": constant(-2.0, -2.2, -1.8)}, 0.0, 1.0)).verdict == Verdict.NOT_REPRODUCED
+    assert run(rule, rules.within({"one": constant(0.5, -0.2, 1.2)}, 0.0, 1.0)).verdict == Verdict.INCONCLUSIVE
 
 
 def test_a_share_of_all_observations_has_an_interval_from_few_rounds() -> None:
@@ -687,8 +687,8 @@ def test_a_share_of_all_observations_has_an_interval_from_few_rounds() -> None:
 
 
 def test_a_tolerance_of_a_share_never_reaches_0() -> None:
-    assert rules.SHARE.allowed(60.0) == 10.0
-    assert rules.SHARE.allowed(10.0) == 5.0
+    assert tolerances.SHARE.allowed(60.0) == 10.0
+    assert tolerances.SHARE.allowed(10.0) == 5.0
 
 
 def test_chance_gets_few_verdicts_wrong(verdicts: pl.DataFrame) -> None:
@@ -734,8 +734,8 @@ def test_the_rounds_that_decide_a_variance_are_counted_on_the_scale_of_its_inter
     variance = Estimate(1.0, 100, 20, draws, in_logarithm=True)
     assert variance.interval is not None
     _, high = variance.interval
-    needed = checks.rounds_to_decide(variance, 2.0)
+    needed = rules.rounds_to_decide(variance, 2.0)
     assert needed == math.ceil(20 * (math.log(high) / math.log(2)) ** 2)
-    linear = checks.rounds_to_decide(replace(variance, in_logarithm=False), 2.0)
+    linear = rules.rounds_to_decide(replace(variance, in_logarithm=False), 2.0)
     assert linear is not None
     assert linear > 5 * needed

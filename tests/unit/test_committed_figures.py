@@ -109,7 +109,7 @@ def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, na
 
 @pytest.mark.parametrize(
     ("study", "name"),
-    [("coalescing", "fig03-handshakes"), ("one-connection", "document-size"), ("rest", "rest-next-answer")],
+    [("coalescing", "fig03-handshakes"), ("one-connection", "document-size"), ("idle-connection", "idle-next-answer")],
 )
 def test_rows_as_csv_draw_the_same_picture(study: str, name: str) -> None:
     drawn = drawing(study, name)

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from crosslayer.claims import checks
+from crosslayer.claims import rules
 from crosslayer.claims.measures import CustomMeasure, Measure
 from crosslayer.metrics.resampling import Estimate, drawn, reach, student_reach
 
@@ -35,7 +35,7 @@ def verdicts(margins: int, errors: float, shared: float, *, enough: int | None =
     [weights] = drawn(ROUNDS)
     truth = np.full(margins, errors / np.sqrt(ROUNDS))
     truth[margins - wrong :] *= -1
-    rule, counted = checks.Ordering(unit="ms", enough=enough), Counter[str]()
+    rule, counted = rules.Ordering(unit="ms", enough=enough), Counter[str]()
     for _ in range(CAMPAIGNS):
         common = draw.normal(size=(ROUNDS, 1))
         rounds = truth + np.sqrt(shared) * common + np.sqrt(1 - shared) * draw.normal(size=(ROUNDS, margins))

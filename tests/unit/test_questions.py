@@ -44,7 +44,7 @@ QUESTIONS = {
     "gateway": "gateway-worth",
     "loss": "loss-early-data",
     "path-quality": "path-early-data",
-    "rest": "rest-next-answer",
+    "idle-connection": "idle-next-answer",
     "browsers": "browsers-compared",
     "https-records": "https-records",
 }
@@ -63,7 +63,7 @@ def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
     ]
     made = {
         name: table(name, tables.get(name, []))
-        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries", "rests")
+        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries", "idle_recoveries")
     }
     return Inputs(
         **made, link_checks=table("link_checks", checks), published=published.load(), links=tuple(links), pages=("p",)
@@ -405,43 +405,43 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     assert "It is slower at 0 % loss, 5 % loss" in verdict
 
 
-def rests(beyond_rtt: float) -> Inputs:
+def recoveries(beyond_rtt: float) -> Inputs:
     """DoQ: forgotten for 200 ms and then so much more through our stub, for 2.5 s without doubt; else an RTT."""
-    took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "patient-stub": 2500.0}
+    took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "stub-no-idle-probe": 2500.0}
     rows = [
-        row("rest", "4g", number)
-        | {"protocol": "DoQ", "keeper": keeper, "path_event": path_event, "rest_s": rest_s, "asked": 1}
-        | {"silence_ms": 200.0 if (keeper, path_event) == ("stub", "forgotten") else 0.0}
-        | {"answer_ms": took[keeper] if path_event == "forgotten" else RTT_MS["4g"]}
-        for keeper in ("stub", "patient-stub")
-        for path_event in ("nothing", "forgotten")
-        for rest_s in (2.0, 1800.0)
+        row("idle-connection", "4g", number)
+        | {"protocol": "DoQ", "client": client, "path_event": path_event, "idle_s": idle_s, "asked": 1}
+        | {"silence_ms": 200.0 if (client, path_event) == ("stub", "nat-expired") else 0.0}
+        | {"answer_ms": took[client] if path_event == "nat-expired" else RTT_MS["4g"]}
+        for client in ("stub", "stub-no-idle-probe")
+        for path_event in ("nothing", "nat-expired")
+        for idle_s in (2.0, 1800.0)
         for number in range(50)
     ]
-    return inputs(["4g"], rests=rows)
+    return inputs(["4g"], idle_recoveries=rows)
 
 
 def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
-    frame = FIGURES["rest-next-answer"].data(rests(1.1))
-    assert frame["rest"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
+    frame = FIGURES["idle-next-answer"].data(recoveries(1.1))
+    assert frame["idle"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
     beyond = frame.filter(measure="answer minus wait (RTT)")
-    assert beyond.select("protocol", "keeper", "n").rows() == [("DoQ", "stub", 100)]
+    assert beyond.select("protocol", "client", "n").rows() == [("DoQ", "stub", 100)]
     assert beyond["median"].item() == pytest.approx(1.1)
-    verdict = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
+    verdict = str(draw(FIGURES["idle-next-answer"], recoveries(1.1), "").verdict)
     assert "DoQ 1.10 RTT (NAT mapping expired)" in verdict
     assert "at most 1.5 RTT are expected. The time is at most this if the NAT mapping expired." in verdict
     assert "a second or more in some cases (ranges: over these cases): stub without path probe 2.5 s" in verdict
     assert "no event, " not in verdict
     assert "No answer" not in verdict
-    assert "The time is longer if" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
+    assert "The time is longer if" in str(draw(FIGURES["idle-next-answer"], recoveries(1.7), "").verdict)
 
 
 def test_a_rest_without_an_answer_is_reported() -> None:
-    of = rests(1.1)
-    broken = pl.when(pl.col("keeper") == "patient-stub", pl.col("path_event") == "forgotten")
+    of = recoveries(1.1)
+    broken = pl.when(pl.col("client") == "stub-no-idle-probe", pl.col("path_event") == "nat-expired")
     error = broken.then(pl.lit("no answer")).otherwise("error")
-    of = replace(of, rests=of.rests.with_columns(error=error))
-    verdict = str(draw(FIGURES["rest-next-answer"], of, "").verdict)
+    of = replace(of, idle_recoveries=of.idle_recoveries.with_columns(error=error))
+    verdict = str(draw(FIGURES["idle-next-answer"], of, "").verdict)
     assert verdict.endswith("No answer to 20 queries: stub without path probe over DoQ (NAT mapping expired).")
 
 

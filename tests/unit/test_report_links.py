@@ -15,7 +15,7 @@ import pytest
 
 from crosslayer import report
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.claims.rules import RULES, VERSION
+from crosslayer.claims.tolerances import RULES, VERSION
 from crosslayer.studies import STUDIES
 
 RAW = Path(__file__).parents[2] / "data" / "raw"

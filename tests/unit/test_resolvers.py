@@ -1158,12 +1158,12 @@ def test_what_happened_to_the_clocks(later: tuple[float, float, float], expected
     assert ClockReading(0.0, 0.0, 0.0).disturbed(ClockReading(*later)) == expected
 
 
-def answered(rested_s: float, *, moved: bool | None = False) -> IdleQuery:
-    return IdleQuery(rested_s, rested_s, 20.0, moved=moved)
+def answered(measured_idle_s: float, *, moved: bool | None = False) -> IdleQuery:
+    return IdleQuery(measured_idle_s, measured_idle_s, 20.0, moved=moved)
 
 
-def silent(rested_s: float) -> IdleQuery:
-    return IdleQuery(rested_s, rested_s, error="timeout")
+def silent(measured_idle_s: float) -> IdleQuery:
+    return IdleQuery(measured_idle_s, measured_idle_s, error="timeout")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from crosslayer import published
 from crosslayer.campaign.tables import TABLES
-from crosslayer.claims.checks import Verdict
+from crosslayer.claims.rules import Verdict
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.one_connection.modes import MODES
@@ -83,7 +83,7 @@ def measured(*, first_byte: float = 0.0, document: float = 1.1, wide: float = 0.
                         rows["page_loads"].append(at | columns | proof | {"response_start_ms": rtt + later(stack, rtt)})
     made = {
         name: pl.LazyFrame(rows.get(name, []), schema=TABLES[name].polars_schema()).with_columns(host=pl.lit(""))
-        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries", "rests")
+        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries", "idle_recoveries")
     }
     checks = [{"campaign": "c", "round": 0, "link": link, "nominal_rtt_ms": rtt} for link, rtt in RTT_MS.items()]
     made["link_checks"] = pl.LazyFrame(checks, schema=TABLES["link_checks"].polars_schema())

@@ -41,7 +41,7 @@ def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
     assert options == {
         "--upstream": url, "--listen": "127.0.0.1:5353", "--ca": "/ca.pem", "--server-name": "www.example.org",
         "--resumption": "none", "--timeout": "2500ms", "--idle-timeout": "30000ms", "--udp-retransmit": "1000ms",
-        "--rested-after": "1000ms",
+        "--probe-idle-after": "1000ms",
     }  # fmt: skip
 
 

@@ -322,7 +322,7 @@ def test_a_dataset_with_the_draft_of_an_editor(tmp_path: Path) -> None:
     assert Dataset.open(folder).table("dns_exchanges").collect().equals(before)
 
 
-@pytest.mark.parametrize("option", ["--timeout", "--idle-timeout", "--udp-retransmit", "--rested-after"])
+@pytest.mark.parametrize("option", ["--timeout", "--idle-timeout", "--udp-retransmit", "--probe-idle-after"])
 @pytest.mark.parametrize("value", ["nan", "1e300", "-1"])
 def test_durations(option: str, value: str) -> None:
     done = CliRunner().invoke(cli, ["stub", "--upstream", "udp://127.0.0.1", option, value, "true"])

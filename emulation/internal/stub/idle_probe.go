@@ -50,13 +50,13 @@ func tcpPath(socket net.Conn) (p pathState) {
 	return p
 }
 
-// rested returns the connection where it is up and has brought no answer for a while, else nil: its path may have gone
-// meanwhile, since a NAT forgets it, a laptop is elsewhere, the server has started again.
-func (s *session) rested() *connection {
+// idleConnection returns the established connection if no answer came on it for longer than probeIdleAfter, else nil. Its path
+// may be lost: the NAT mapping expired, the client moved, or the server restarted.
+func (s *session) idleConnection() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.current
-	if s.restedAfter > 0 && a != nil && a.up() && !a.dead() && a.users == 0 && !a.answered.IsZero() && time.Since(a.answered) > s.restedAfter {
+	if s.probeIdleAfter > 0 && a != nil && a.up() && !a.dead() && a.users == 0 && !a.answered.IsZero() && time.Since(a.answered) > s.probeIdleAfter {
 		return a
 	}
 	return nil
@@ -76,7 +76,7 @@ type outcome struct {
 // new one as well: with early data the answer is there a round-trip after the PTO, and not seconds. Where the server is
 // alive but does not answer within hedgeAfter, the new connection replaces the old one only if it brings the answer.
 func (s *session) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
-	idle := s.rested()
+	idle := s.idleConnection()
 	if idle == nil && s.hedgeAfter == 0 {
 		return s.ask(ctx, query, question)
 	}

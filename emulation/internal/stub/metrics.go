@@ -29,7 +29,7 @@ type row struct {
 	QueryBytes        int      `json:"query_bytes"`
 	AnswerBytes       int      `json:"answer_bytes"`
 	Retries           int      `json:"retries"`
-	SilenceMs         float64  `json:"silence_ms"` // waited for anything on a connection that had rested; 0: nobody did
+	SilenceMs         float64  `json:"silence_ms"` // wait for a packet on an idle connection before a new one was opened; 0: no wait
 	TCPFallback       bool     `json:"tcp_fallback"`
 	Error             string   `json:"error"`
 }

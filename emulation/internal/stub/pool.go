@@ -33,7 +33,7 @@ type pool struct {
 func newPool(s settings, dial dialer) *pool {
 	p := &pool{single: s.connections == perQuery, all: map[*session]struct{}{}}
 	p.another = func(kept *sessionCache, opened *atomic.Uint64) *session {
-		return &session{dial: dial, timeout: s.timeout, restedAfter: s.restedAfter, kept: kept, opened: opened}
+		return &session{dial: dial, timeout: s.timeout, probeIdleAfter: s.probeIdleAfter, kept: kept, opened: opened}
 	}
 	if s.resumption != resumeNothing {
 		p.kept = newSessionCache()

@@ -24,7 +24,7 @@ type cost struct {
 	answerBytes   int
 	retries       int
 	tcpFallback   bool
-	silence       time.Duration // of a connection that had rested, before the query was asked over another too
+	silence       time.Duration // of an idle connection, before the query was also sent over a new one
 	connState
 	early bool // the query left before the handshake was complete
 }
@@ -75,7 +75,7 @@ type dialer func(ctx context.Context, kept *sessionCache) (conn, error)
 type session struct {
 	dial        dialer
 	timeout     time.Duration
-	restedAfter time.Duration // without an answer on a connection; 0: it is never asked whether its path has gone
+	probeIdleAfter time.Duration // time without an answer after which the path is probed; 0: never
 	hedgeAfter  time.Duration // a query that waits as long on an open connection is asked over another too; 0: never
 
 	mu      sync.Mutex
@@ -104,7 +104,7 @@ type connection struct {
 }
 
 func newSession(dial dialer, s settings) *session {
-	made := &session{dial: dial, timeout: s.timeout, restedAfter: s.restedAfter, opened: new(atomic.Uint64)}
+	made := &session{dial: dial, timeout: s.timeout, probeIdleAfter: s.probeIdleAfter, opened: new(atomic.Uint64)}
 	if s.resumption != resumeNothing {
 		made.kept = newSessionCache()
 	}

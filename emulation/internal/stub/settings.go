@@ -141,7 +141,7 @@ type settings struct {
 	timeout       time.Duration
 	idleTimeout   time.Duration
 	udpRetransmit time.Duration
-	restedAfter   time.Duration // 0: never
+	probeIdleAfter   time.Duration // 0: never
 	clientTimeout time.Duration
 	postQuantum   bool
 	control       string
@@ -167,7 +167,7 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	flags.DurationVar(&s.timeout, "timeout", 5*time.Second, "give up a query after this time")
 	flags.DurationVar(&s.idleTimeout, "idle-timeout", 30*time.Second, "close the upstream connection after this time without a query")
 	flags.DurationVar(&s.udpRetransmit, "udp-retransmit", time.Second, "over udp, ask again after this time, then after twice as long, and so on")
-	flags.DurationVar(&s.restedAfter, "rested-after", time.Second, "on a connection without an answer for this time, ask over a new one too if nothing comes within a probe timeout; 0 never")
+	flags.DurationVar(&s.probeIdleAfter, "probe-idle-after", time.Second, "on a connection without an answer for this time, ask over a new one too if nothing comes within a probe timeout; 0 never")
 	flags.DurationVar(&s.clientTimeout, "client-timeout", 10*time.Second, "close a client's TCP connection that asks nothing, or reads no answer, for this time")
 	flags.BoolVar(&s.postQuantum, "post-quantum", false, "offer the key share X25519MLKEM768, as browsers do; the hello then takes two packets")
 	flags.StringVar(&gateway, "gateway", "", "over h3, answer on this UDP `ADDRESS:PORT` browsers' requests for what the upstream serves")
@@ -226,8 +226,8 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 			return s, fmt.Errorf("--%s %s: must be at least 1ms", name, duration)
 		}
 	}
-	if s.restedAfter < 0 {
-		return s, fmt.Errorf("--rested-after %s: must not be below 0", s.restedAfter)
+	if s.probeIdleAfter < 0 {
+		return s, fmt.Errorf("--probe-idle-after %s: must not be below 0", s.probeIdleAfter)
 	}
 	if s.serverName == "" {
 		s.serverName = strings.TrimSuffix(s.upstream.host, ".")

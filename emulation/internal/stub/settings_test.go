@@ -85,7 +85,7 @@ func TestWrongOptionsAreOneClearLine(t *testing.T) {
 		"--upstream " + good + " --resumption all":                                            "DoQ has none ticket early-data",
 		"--upstream udp://192.0.2.1 --resumption ticket":                                      "DoUDP has none",
 		"--upstream " + good + " --connections pool":                                          "DoQ has one",
-		"--upstream " + good + " --rested-after -1s":                                          "must not be below 0",
+		"--upstream " + good + " --probe-idle-after -1s":                                          "must not be below 0",
 		"--upstream tcp://192.0.2.1 --connections many":                                       "DoTCP has one pool query",
 		"--upstream tls://192.0.2.1 --resumption early-data":                                  "DoT has none ticket",
 		"--upstream " + good + " --timeout 0s":                                                "must be at least 1ms",

@@ -296,9 +296,9 @@ func TestServerThatForgotTheConnection(t *testing.T) {
 	})
 }
 
-const rest = 1100 * time.Millisecond // longer than it takes unless told otherwise
+const idleTime = 1100 * time.Millisecond // longer than the default of --probe-idle-after
 
-// After a rest the path is in doubt: the query does not wait for the old connection longer than a PTO.
+// After an idle time the path may be lost: the query waits for the old connection for one PTO only.
 func TestPathLostWhileIdle(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		t.Parallel() // they wait more than they work
@@ -307,7 +307,7 @@ func TestPathLostWhileIdle(t *testing.T) {
 		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "20s", "--resumption", "early-data")
 		first := r.good("www.example.org")
 		r.good("www.example.org") // more samples of the RTT, and time for ticket and token
-		time.Sleep(rest)
+		time.Sleep(idleTime)
 		relay.drop.Store(int32(first.LocalPort))
 		again := r.good("www.example.org")
 		if again.Retries != 1 || again.Connection != 2 || again.EarlyDataAccepted == nil || !*again.EarlyDataAccepted {
@@ -330,9 +330,9 @@ func TestPathLostWhileIdleWithoutProbe(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		t.Parallel()
 		relay := newRelay(t, s.start().address, 0)
-		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "4s", "--rested-after", "0")
+		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "4s", "--probe-idle-after", "0")
 		first := r.good("www.example.org")
-		time.Sleep(rest)
+		time.Sleep(idleTime)
 		relay.drop.Store(int32(first.LocalPort))
 		if again := r.good("www.example.org"); again.TotalMs < 2000 || again.SilenceMs != 0 {
 			t.Errorf("%+v", again)
@@ -354,7 +354,7 @@ func TestSlowUpstreamAfterIdleIsQueriedOnce(t *testing.T) {
 		}
 		r := startStub(t, s.start().url(), c)
 		r.good("www.example.org")
-		time.Sleep(rest)
+		time.Sleep(idleTime)
 		slow.Store(true)
 		if again := r.good("www.example.org"); again.Retries != 0 || again.Connection != 1 || again.NewConnection {
 			t.Errorf("%+v", again)

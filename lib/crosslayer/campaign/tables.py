@@ -542,14 +542,14 @@ class PacedQueries(_OfStudy, table="paced_queries"):
     error = _ERROR
 
 
-class Rests(_OfStudy, table="rests"):
+class IdleRecoveries(_OfStudy, table="idle_recoveries"):
     """The first query of a client after its connection was idle."""
 
     page = Column(str, "name of the page whose host is queried", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
-    keeper = Column(ClientKind, "client that keeps the connection", required=True, key=True)
+    client = Column(ClientKind, "client that keeps the connection", required=True, key=True)
     path_event = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
-    rest_s = Column(float, "idle time: seconds without a query", required=True, key=True)
+    idle_s = Column(float, "idle time: seconds without a query", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
     answer_ms = Column(float, "first query of the client to a valid answer, with its repetitions", success=True)
@@ -620,7 +620,9 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
     query_ms = Column(float, "query sent to answer complete", success=True)
     total_ms = Column(float, "start of the connection, if it is new, or query sent, to answer complete", success=True)
     session_resumed = Column(bool, "the TLS session was resumed, by the client; null without TLS", present=True)
-    rested_s = Column(float, "idle time before the query as it was; null in other states than idle, idle-search")
+    measured_idle_s = Column(
+        float, "measured idle time before the query; null in states other than idle and idle-search"
+    )
     moved = Column(
         bool,
         "the server validated another address or port of the client (RFC 9000, section 9.3), by the client; in state "

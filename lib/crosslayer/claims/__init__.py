@@ -4,10 +4,10 @@
 has the tolerances, `data` the campaign as the checks read it.
 """
 
-from crosslayer.claims.checks import Verdict
 from crosslayer.claims.compared import compared
 from crosslayer.claims.data import NotMeasured
 from crosslayer.claims.rows import RowsOfClaim
+from crosslayer.claims.rules import Verdict
 from crosslayer.claims.table import (
     COLUMNS,
     FOLLOWING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from crosslayer.claims.checks import Verdict
+from crosslayer.claims.rules import Verdict
 
 _OURS = ("verdict", "ours", "low", "high")
 

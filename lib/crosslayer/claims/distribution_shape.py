@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from crosslayer.claims.rules import MODE_HEIGHT, MODE_VALLEY, MODE_WIDTH_MS, STEP_RISE_RTT
+from crosslayer.claims.tolerances import MODE_HEIGHT, MODE_VALLEY, MODE_WIDTH_MS, STEP_RISE_RTT
 from crosslayer.metrics.resampling import Counts, Estimate, Sample, weighted_sums
 
 _GRID = 1024

@@ -1,114 +1,584 @@
-"""The tolerances of the verdicts and the versions of the rules.
+"""A claim as a check, and the kinds of rules it is judged by: a number, a bound, an ordering, a share of a shape.
 
-Every tolerance was chosen before any committed campaign was measured. The replication uses another machine, a browser
-that is five years newer, another DNS client and another link emulator than the papers. The number of round-trips and
-the serialisation delay do not depend on these; processing times do. Each tolerance follows from the use of the number:
+    claim("T058", "On fiber, 0-RTT connects 0.38 RTT sooner", connect("1-RTT").on("fiber") - ..., in_rtts)
 
-- Durations in multiples of the RTT: 10 %, at least 0.15 RTT. Such a number is a count of round-trips plus processing.
-  The tolerance is always below half a round-trip, so one round-trip too many or too few is outside.
-- Relative PLT increases: one third of the published value. Somebody who compares 30 % with 10 % still decides rightly.
-  At least 1 percentage point: nobody notices less, and 30 rounds cannot resolve less. At most 5 points, the width of a
-  colour step in Fig. 8.
-- PLTs in ms: 10 %, the difference of one page between two machines and browsers. A PLT has no sign to confirm, so a
-  value outside the tolerance is "not reproduced".
-- Differences of PLTs in ms: 10 %, at least 0.15 RTT of the link.
-- Shares of a distribution: 10 percentage points, at most half of the published share. Counts: exact.
-- Bytes on the wire: 5 %. One additional field in a message makes less. Where a further field, padding or an
-  acknowledgement makes more, the note of the claim lists the messages.
+A rule asks an `Observed` for estimates and never looks at a table itself. It may raise `NotMeasured`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Protocol
 
-RULES = {
-    5: """2026-11-25. The 95 % interval decides. Reproduced: the interval lies within the tolerance. Not reproduced: it
-    lies outside. Inconclusive: it contains a limit of the tolerance, or there are too few rounds for an interval.
-    Direction only: the interval lies outside, but has the published sign or number of round-trips, and the value
-    differs from the published one by a factor of at most two. An ordering is judged jointly over its comparisons. A
-    value or difference below the resolution of the clock has no verdict. Follows: the configuration alone, or another
-    claim, determines the result; such claims are counted separately. Minimum and maximum have the interval of Robson
-    and Whitlock (1964). Counts of steps, modes and failures, and shares between steps, have no interval; their point
-    estimate decides.""",
-}
-"""Text of each version of the rules, with the date from which it applies."""
-VERSION = max(RULES)
-"""Current version of the rules."""
+import numpy as np
 
-FACTOR = 2.0
-"""Largest ratio of our value to the published one, in either direction, of the verdict "direction only"."""
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.measures import Measure
+from crosslayer.claims.tolerances import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SLACK, Tolerance
+from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, student_reach
 
-MOST_ROUNDS = 1_000_000
-"""Maximum of `rounds_needed`. A claim that needs more has its value on a limit of the tolerance."""
+Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
+"""Measures that are claimed to be above 0, by name; a function if the names depend on the campaign."""
 
-EXCHANGE_RESOLUTION_MS = 0.01
-"""Resolution of the duration of a DNS exchange: the two decimals that the papers print."""
 
-LOAD_RESOLUTION_MS = 0.1
-"""Resolution of the times of a page load: the step of Chromium's clock."""
+class Verdict(StrEnum):
+    """The result of judging a claim."""
+
+    REPRODUCED = "reproduced"
+    DIRECTION_ONLY = "direction only"
+    INCONCLUSIVE = "inconclusive"
+    NOT_REPRODUCED = "not reproduced"
+    FOLLOWS = "follows"
+    """The configuration alone gives the published value: no evidence for or against it."""
+    NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
-    """The allowed distance of a number from its published value, in the unit of the number."""
+class Outcome:
+    """The result of one check."""
 
-    at_least: float
-    """Lower limit of the allowed distance."""
-    share: float = 0.0
-    """Allowed distance as a share of the published value."""
-    at_most: float = math.inf
-    """Upper limit of the allowed distance."""
-    at_most_share: float = math.inf
-    """Upper limit as a share of the published value, so that 0 never reproduces it."""
-
-    def allowed(self, published: float) -> float:
-        """Allowed distance from the published value."""
-        allowed = min(self.at_most, max(self.at_least, self.share * abs(published)))
-        return min(allowed, self.at_most_share * abs(published)) if published else allowed
-
-
-IN_RTTS = Tolerance(at_least=0.15, share=0.1)
-RELATIVE = Tolerance(at_least=1.0, share=1 / 3, at_most=5.0)
-ABSOLUTE = Tolerance(at_least=0.0, share=0.1)
-SHARE = Tolerance(at_least=10.0, at_most_share=0.5)
-FRACTION = Tolerance(at_least=0.05)
-EXACT = Tolerance(at_least=0.0)
-OVERHEAD = Tolerance(at_least=0.01, share=0.25)
-"""Tolerance of the part of a duration beyond whole round-trips, RTT. Published values have two decimals."""
-BYTES = Tolerance(at_least=0.0, share=0.05)
+    verdict: Verdict
+    why: str
+    """One sentence."""
+    estimate: Estimate | None = None
+    unit: str = ""
+    round_trips: str = ""
+    """Whether a duration has the published number of whole round-trips: yes, no, inconclusive; empty for all else."""
+    overhead: str = ""
+    """Whether its time beyond whole round-trips is as published, in the same values."""
+    rounds_needed: int | None = None
+    """Rounds after which the interval of an inconclusive result would no longer reach across a border."""
+    would_decide: str = ""
+    """Experiment that would decide an inconclusive result."""
 
 
-def difference_ms(rtt_ms: float) -> Tolerance:
-    """Tolerance of a difference of PLTs on a link with this RTT, ms."""
-    return Tolerance(at_least=IN_RTTS.at_least * rtt_ms, share=IN_RTTS.share)
+class Position(StrEnum):
+    """Where a 95 % interval lies."""
+
+    INSIDE = "yes"
+    ACROSS = "inconclusive"
+    OUTSIDE = "no"
 
 
-# Criteria for shapes of distributions and for orderings with exceptions.
+def position(ours: Estimate, low: float, high: float) -> Position:
+    """Position of the 95 % interval relative to [low, high]; without an interval the point estimate is used."""
+    ends = ours.interval or (ours.value, ours.value)
+    if not ours.enough or not ((low <= ends[0] and ends[1] <= high) or ends[1] < low or ends[0] > high):
+        return Position.ACROSS
+    return Position.INSIDE if low <= ends[0] <= high else Position.OUTSIDE
 
-STEP_SHARE = 0.8
-"""A step of a CDF belongs to a link if at least this share of the link's observations lies between its percentiles."""
 
-STEP_RISE_RTT = 0.05
-"""Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""
+def above_0(margin: Estimate) -> Position:
+    """Whether a margin is above 0, beyond doubt."""
+    return position(margin, float(np.nextafter(0, 1)), math.inf)
 
-TAIL_RATIO = 1.5
-"""Minimum ratio of the range P5 to P20 to the range P20 to P50 of a left tail (normal distribution: 0.95)."""
 
-MODE_HEIGHT = 0.2
-"""Minimum height of a mode, relative to the highest mode."""
+def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
+    """Rounds after which the interval would no longer reach across any border; it narrows with their square root.
 
-MODE_VALLEY = 0.8
-"""Maximum density between two separate modes, relative to the lower one."""
+    None if no number of rounds would: the estimate is a border itself, or an outermost observation.
+    """
+    if not ours.enough:
+        return ours.needed
+    if ours.draws is None or ours.interval is None:
+        return None
+    low, high = ours.interval
+    crossed = [border for border in borders if low <= border <= high]
+    if ours.value in crossed or not crossed:
+        return None
+    scale = math.log if ours.in_logarithm else float
+    value = scale(ours.value)
+    reach = [(scale(high if border > ours.value else low) - value) / (scale(border) - value) for border in crossed]
+    return _rounds(ours.rounds * max(reach) ** 2)
 
-MODE_WIDTH_MS = 0.1
-"""Minimum width of the kernel of a density, ms: the step of Chromium's clock."""
 
-MATCHES_PERCENT = 0.5
-"""Maximum increase of the median PLT, %, at which coalescing "matches" the baseline in a cell."""
+def _rounds(number: float) -> int | None:
+    return math.ceil(number) if number < MOST_ROUNDS else None
 
-MUCH_LESS_THAN_ONE_RTT = 0.5
-"""Upper limit of "much less than one RTT", RTT."""
 
-ROUND_TRIP_SLACK = 0.02
-"""Calibration error of an idle RTT, RTT: "at least one round-trip" holds from 1 minus this."""
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """A duration has the published direction where it takes this many round-trips, and less than one more."""
+
+    minimum: int
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From where to where it takes this many."""
+        return self.minimum - ROUND_TRIP_SLACK, float(np.nextafter(self.minimum + 1, 0))
+
+    def holds(self, ours: Estimate, published: float) -> bool:
+        """True for the same number of whole round-trips, beyond doubt."""
+        del published
+        return position(ours, *self.range) is Position.INSIDE
+
+    @property
+    def text(self) -> str:
+        """As part of a sentence."""
+        return f"still {self.minimum} to {self.minimum + 1} round-trips"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A difference has the published direction where it has the published sign, and its interval excludes 0."""
+
+    def holds(self, ours: Estimate, published: float) -> bool:
+        """True for the same sign beyond doubt; of a statistic that has no interval for the same sign."""
+        low, high = ours.interval or (ours.value, ours.value)
+        return low > 0 if published > 0 else published < 0 and high < 0
+
+    @property
+    def text(self) -> str:
+        """As part of a sentence."""
+        return "same sign"
+
+
+class Rule(Protocol):
+    """Rule by which a claim is judged."""
+
+    @property
+    def criterion(self) -> str:
+        """What makes the claim reproduced, in a few words."""
+        ...
+
+    def judge(self, of: Any, observed: Observed, published: float | None) -> Outcome:
+        """Judge the published value by a campaign; `of` is the measure, or the margins of an ordering."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a result differs, with the numbers of the campaign that bear it out."""
+
+    text: str
+    """`{0}` stands for the first number, and so on."""
+    numbers: tuple[Measure, ...]
+
+    def filled(self, observed: Observed) -> str:
+        """The text with its numbers; where this campaign lacks them the text calls itself a guess."""
+        try:
+            numbers = [number(measure(observed).value) for measure in self.numbers]
+        except NotMeasured:
+            return f"A guess, for which this campaign lacks the numbers: {self.text.format(*['?'] * len(self.numbers))}"
+        return self.text.format(*numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A claim, what is measured of it, and how it is judged."""
+
+    claim: str
+    """Identifier in `data/published/claims.csv`."""
+    sentence: str
+    """What the paper says, in our words."""
+    of: Measure | Margins | str
+    """What is measured, or why it cannot be."""
+    rule: Rule | None = None
+    cause: Cause | str = ""
+    """Cause of a deviation, shown if there is one. A text without measured numbers calls itself a guess."""
+    remark: Cause | str = ""
+    """What a reader must know in addition to the published note."""
+    follows_from: str = ""
+    """Another claim that makes this one true or false: its identifier, and how."""
+    given_by: str = ""
+    """The configuration that gives the published value, so that a measurement of it is no evidence."""
+    given: Measure | None = None
+    """What the configuration alone gives; the claim follows from it only where this is within the tolerance. None: it
+    always does."""
+    sample: int = 0
+    """Observations behind a published extreme, which depends on their number."""
+    plain: Callable[[Observed], str] | None = None
+    """The verdict on a headline of the paper in plain words, and why."""
+
+    @property
+    def criterion(self) -> str:
+        """What makes the claim reproduced, in a few words."""
+        return self.rule.criterion if self.rule else ""
+
+    def run(self, observed: Observed, published: float | None) -> Outcome:
+        """Judge the published value by a campaign.
+
+        Raises
+        ------
+        NotMeasured
+            With the reason.
+        """
+        if self.rule is None:
+            raise NotMeasured(str(self.of))
+        outcome = self.rule.judge(self.of, observed, published)
+        if self.given_by and self._is_given(observed, published):
+            why = f"{outcome.why} The configuration gives it ({self.given_by}): no evidence."
+            return replace(outcome, verdict=Verdict.FOLLOWS, why=why, rounds_needed=None, would_decide="")
+        ours = outcome.estimate
+        if outcome.verdict is Verdict.INCONCLUSIVE and self.sample and ours and ours.enough and ours.draws is None:
+            needed = math.ceil(ours.rounds * self.sample / ours.n)
+            text = (
+                f"{needed} rounds give as many observations as the published extreme has: {self.sample}, not {ours.n}"
+            )
+            return replace(outcome, rounds_needed=needed, would_decide=text)
+        return outcome
+
+    def _is_given(self, observed: Observed, published: float | None) -> bool:
+        if self.given is None or self.rule is None:
+            return True
+        try:
+            return self.rule.judge(self.given, observed, published).verdict is Verdict.REPRODUCED
+        except NotMeasured:
+            return False
+
+
+claim = Check
+"""So that a table of claims reads as such."""
+
+
+def by_id(
+    *checks: Check,
+    causes: Mapping[Cause | str, str] | None = None,
+    remarks: Mapping[Cause | str, str] | None = None,
+    follows: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
+    samples: Mapping[int, str] | None = None,
+) -> dict[str, Check]:
+    """The checks of a study by their claims.
+
+    Parameters
+    ----------
+    causes, remarks, samples
+        Identifiers of claims, separated by spaces, by the value that they share. See `Check.sample`.
+    follows, given
+        By claim, see `Check.follows_from` and `Check.given_by`.
+
+    Raises
+    ------
+    ValueError
+        For a claim with two checks, a text on a claim that has none or has one already, or a cause that has no number
+        and does not call itself a guess.
+    """
+    by_claim = {check.claim: check for check in checks}
+    if len(by_claim) < len(checks):
+        raise ValueError("a claim has two checks")
+    if unfounded := [text for text in causes or {} if isinstance(text, str) and "guess" not in text.lower()]:
+        raise ValueError(f"this cause has no number of ours, call it a guess: {unfounded[0]}")
+    entries: list[tuple[str, str, Any]] = []
+    for field, values in (("cause", causes), ("remark", remarks), ("sample", samples)):
+        entries += [(field, claim, value) for value, claims in (values or {}).items() for claim in claims.split()]
+    for field, texts in (("follows_from", follows), ("given_by", given)):
+        entries += [(field, claim, text) for claim, text in (texts or {}).items()]
+    for field, claim, value in entries:
+        if claim not in by_claim or getattr(by_claim[claim], field):
+            raise ValueError(f"{claim} has no check, or a {field} already")
+        by_claim[claim] = replace(by_claim[claim], **{field: value})
+    return by_claim
+
+
+_BY_POSITION = {
+    Position.INSIDE: Verdict.REPRODUCED,
+    Position.ACROSS: Verdict.INCONCLUSIVE,
+    Position.OUTSIDE: Verdict.NOT_REPRODUCED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A published number, with a tolerance."""
+
+    tolerance: Tolerance
+    unit: str
+    direction: RoundTrips | Sign | None = None
+    published: float | None = None
+    """Published value, if the claim is in words ("approximately equal") or its value is no plain number."""
+    up_to: bool = False
+    """The claim says "up to": above 0, and not above the published value."""
+    resolution: float = 0.0
+    """Smallest value, in the unit, that the clock of the campaign resolves; smaller ones have no verdict."""
+
+    @property
+    def criterion(self) -> str:
+        """The tolerance in words."""
+        t = self.tolerance
+        unit = spaced(self.unit)
+        if self.up_to:
+            return "95 % interval above 0 and not above it"
+        parts = [f"{t.share:.0%}".replace("33%", "a third")] if t.share else []
+        parts += [f"at least {t.at_least:.3g}{unit}" if t.share else f"{t.at_least:.3g}{unit}"] if t.at_least else []
+        parts += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < math.inf else []
+        return f"95 % interval within {', '.join(parts)}" if parts else "exactly"
+
+    def to(self, published: float) -> Number:
+        """The same, compared with this value instead of the claim's."""
+        return replace(self, published=published)
+
+    def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        target = self.published if self.published is not None else published
+        if target is None:
+            raise NotMeasured("the published value is not a number")
+        ours = of(observed)
+        if _unresolved(ours, self.resolution):
+            return _below_the_clock(ours, self.resolution, self.unit)
+        allowed = self.tolerance.allowed(target) * (1 + 1e-9)
+        distance = ours.value - target
+        unit = spaced(self.unit)
+        low, high = (0.0, target) if self.up_to else (target - allowed, target + allowed)
+        where = position(ours, low, high)
+        verdict = _BY_POSITION[where]
+        compared = f"{number(ours.value)} against {'up to ' if self.up_to else ''}{number(target)}{unit}"
+        beyond = f"{number(abs(distance))}{unit} {'above' if distance > 0 else 'below'}"
+        beyond += "" if self.up_to else f", {number(allowed)} allowed"
+        text = f"{compared}: {beyond}" if distance else f"{compared}: equal"
+        if where is Position.ACROSS and ours.interval:
+            text += "; the interval reaches across" if low <= ours.value <= high else "; the interval reaches into it"
+        failed = verdict is Verdict.NOT_REPRODUCED and not self.up_to
+        if failed and self.direction is not None and self.direction.holds(ours, target):
+            near = position(ours, *sorted((target / FACTOR, target * FACTOR))) is Position.INSIDE
+            verdict = Verdict.DIRECTION_ONLY if near else verdict
+            text += f"; {self.direction.text}" + ("" if near else f", but {number(ours.value / target)} times as much")
+        outcome = _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, low, high))
+        if not isinstance(self.direction, RoundTrips) or target == self.direction.minimum:
+            return outcome
+        off = OVERHEAD.allowed(target - self.direction.minimum)
+        return replace(
+            outcome,
+            round_trips=position(ours, *self.direction.range),
+            overhead=position(ours, target - off, target + off),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A statement that something is above or below a value."""
+
+    above: float | None = None
+    below: float | None = None
+    unit: str
+
+    @property
+    def criterion(self) -> str:
+        """The bound in words."""
+        side, bound = ("above", self.above) if self.above is not None else ("below", self.below)
+        return f"95 % interval {side} {bound:g}{spaced(self.unit)}"
+
+    def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        ours = of(observed)
+        above = self.above is not None
+        bound = self.above if self.above is not None else self.below
+        if bound is None:
+            raise ValueError("a Bound is above or below something")
+        where = position(ours, *((bound, math.inf) if above else (-math.inf, bound)))
+        text = f"{number(ours.value)}{spaced(self.unit)}, claimed {'above' if above else 'below'} {bound:g}"
+        text += "; the interval reaches across" if where is Position.ACROSS and ours.interval else ""
+        return _outcome(_BY_POSITION[where], text, ours, self.unit, rounds_to_decide(ours, bound))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """A statement that some things are greater than others: every comparison is a margin that must be above 0.
+
+    The comparisons are judged jointly, in both directions by one rule (Benjamini and Heller, Biometrics 64, 2008): at
+    least u of k margins are above 0 if the u-th strongest is, by the greatest of the standardised margins that are
+    not stronger (max-t over the same resamples). With u = k that is the weakest alone (an intersection-union test,
+    which takes no correction). The statement is refuted where k - u + 1 margins are below 0 by the same rule: with
+    u = k where one is, after correction for all k. `docs/reference/statistics.md` has its error rates and its power.
+    """
+
+    unit: str
+    enough: int | None = None
+    """Number that must hold for a claim about most of them; None for all."""
+    criterion: str = "95 % interval of each difference excludes 0"
+    resolution: float = 0.0
+    """Smallest difference, in the unit, that the clock of the campaign resolves; smaller ones have no sign."""
+
+    def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        margins = {name: measure(observed) for name, measure in (of(observed) if callable(of) else of).items()}
+        if not margins:
+            raise NotMeasured("this takes several links, and the campaign has one")
+        count, enough = len(margins), self.enough or len(margins)
+        floor = max(self.resolution, float(np.nextafter(0, 1)))
+        upward, downward = zip(*(_Margin.both_sides(margin, floor) for margin in margins.values()), strict=True)
+        holds, refuted = _jointly(upward, enough), _jointly(downward, count - enough + 1)
+        right = sum(margin.value > 0 for margin in margins.values())
+        ranked = sorted(zip(upward, margins.items(), strict=True), key=lambda item: -item[0].strength)
+        _, (name, deciding) = ranked[enough - 1]
+        if count == 1:
+            text = f"{name}: {signed(deciding.value)}{spaced(self.unit)}"
+            text += "" if holds or refuted else ", not beyond doubt"
+        else:
+            sure, wrong = (sum(margin.sure for margin in side) for side in (upward, downward))
+            text = f"{right} of {count} comparisons as claimed, {sure} beyond doubt, {wrong} beyond doubt not"
+            text += ", which jointly proves nothing" if wrong > count - enough and not refuted else ""
+            which = "weakest" if enough == count else f"{enough} needed, that one"
+            text += f"; {which} {name}: {signed(deciding.value)}{spaced(self.unit)}"
+        where = Position.INSIDE if holds else Position.OUTSIDE if refuted else Position.ACROSS
+        if where is Position.ACROSS and any(_unresolved(margin, self.resolution) for margin in margins.values()):
+            return replace(_below_the_clock(deciding, self.resolution, self.unit), why=f"{text}; {_BELOW}.")
+        sides = (upward, enough) if right >= enough else (downward, count - enough + 1)
+        return _outcome(_BY_POSITION[where], text, deciding, self.unit, _rounds_of_ordering(*sides))
+
+
+@dataclass(frozen=True, slots=True)
+class _Margin:
+    """A margin towards one side, beyond what the clock resolves."""
+
+    estimate: Estimate
+    end: float
+    """Smallest distance of its interval from 0 on this side."""
+    floor: float
+    strength: float
+    """Standard errors beyond the floor; without scatter infinite; -infinite where there are too few rounds."""
+    deviations: Reals | None
+    """Distance of each resample to the value on the weaker side, standard errors; None without scatter."""
+
+    @classmethod
+    def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:
+        """Above 0, and below it."""
+        low, high = estimate.interval or (estimate.value, estimate.value)
+        error = 0.0 if estimate.draws is None or not estimate.enough else float(np.nanstd(estimate.draws))
+        sides = []
+        for side, end in ((1, low), (-1, -high)):
+            deviations = None
+            strength = math.copysign(math.inf, end - floor) if estimate.enough else -math.inf
+            if error > 0 and estimate.draws is not None:
+                strength = (side * estimate.value - floor) / error
+                deviations = side * (estimate.value - estimate.draws) / error
+            sides.append(cls(estimate, end, floor, strength, deviations))
+        return sides[0], sides[1]
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is beyond the floor, with 97.5 %, on its own."""
+        return self.estimate.enough and self.end >= self.floor
+
+
+def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
+    """Whether at least a given number of margins are beyond the floor, with 97.5 %."""
+    weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
+    return weakest[0].sure if len(weakest) == 1 else weakest[0].strength > _critical(weakest)
+
+
+def _critical(margins: Sequence[_Margin]) -> float:
+    """Standard errors that the greatest of some margins exceeds by chance with 2.5 %, from their resamples.
+
+    As far out as Student's t is, like every interval (`resampling.student_reach`).
+    """
+    deviations = [margin.deviations for margin in margins if margin.deviations is not None]
+    if not deviations:
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a resample without any of a sample's rounds
+        maximum = np.nanmax(np.array(deviations), axis=0)
+    normal = float(np.nanquantile(maximum, (1 + LEVEL) / 2))
+    return student_reach(min(margin.estimate.rounds for margin in margins), normal)
+
+
+def _rounds_of_ordering(margins: Sequence[_Margin], needed: int) -> int | None:
+    """Rounds after which so many margins would be beyond the floor, if they stayed as strong as they are."""
+    weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
+    decides = weakest[0]
+    if lacking := [margin.estimate.needed for margin in margins if not margin.estimate.enough]:
+        return max(lacking)
+    if not 0 < decides.strength < math.inf:
+        return None
+    reached = max(_critical(weakest), 1.0)
+    return _rounds(decides.estimate.rounds * max(1.0, (reached / decides.strength) ** 2))
+
+
+_BELOW = "below what the clock of this campaign resolves"
+
+
+def _unresolved(ours: Estimate, resolution: float) -> bool:
+    """Whether all that a value may be is smaller than what the clock resolves."""
+    ends = ours.interval or (ours.value, ours.value)
+    return resolution > 0 and ours.enough and max(map(abs, ends)) < resolution
+
+
+def _below_the_clock(ours: Estimate, resolution: float, unit: str) -> Outcome:
+    text = f"{number(ours.value)}{spaced(unit)}: {_BELOW} ({resolution:g}{spaced(unit)})."
+    experiment = "A campaign in real time would decide it: there computing takes time"
+    return Outcome(Verdict.INCONCLUSIVE, text, ours, unit, would_decide=experiment)
+
+
+def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
+    """Margins: everything is greater than what follows it."""
+    return {f"{one} over {other}": first - second for (one, first), (other, second) in pairwise(measures.items())}
+
+
+def within(measures: Mapping[str, Measure], centre: float, distance: float) -> dict[str, Measure]:
+    """Margins: everything is closer than a distance to a value, on both sides (two one-sided tests).
+
+    The greatest distance itself would not do: noise alone makes it large.
+    """
+    margins = {}
+    for name, measure in measures.items():
+        margins[f"{name}, not above {centre + distance:g}"] = centre + distance - measure
+        margins[f"{name}, not below {centre - distance:g}"] = measure - (centre - distance)
+    return margins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A statement about the shape of a distribution: a share that must reach a level."""
+
+    level: float
+    direction: Measure
+    """Above 0 if at least the direction is right."""
+    unit: str
+    criterion: str
+    label: str
+    """What the share is, as the start of a sentence."""
+
+    def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        ours, direction = of(observed), self.direction(observed)
+        text = f"{self.label} {number(ours.value)}{spaced(self.unit)}, {self.level:g} needed"
+        where = position(ours, self.level, math.inf)
+        verdict = _BY_POSITION[where]
+        if where is Position.OUTSIDE and above_0(direction) is Position.INSIDE:
+            near = ours.value >= self.level / FACTOR
+            verdict = Verdict.DIRECTION_ONLY if near else verdict
+            text += "" if near else "; the direction alone is the published one"
+        return _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, self.level))
+
+
+def _outcome(verdict: Verdict, text: str, ours: Estimate, unit: str, needed: int | None) -> Outcome:
+    if ours.rounds < MIN_ROUNDS:
+        text += f" (too few rounds: {ours.rounds} give no interval)"
+    elif not ours.enough:
+        text += f" (too few rounds: {ours.rounds} give no interval of this statistic)"
+    elif ours.interval is None:
+        text += " (this statistic has no interval)"
+    if verdict is not Verdict.INCONCLUSIVE:
+        return Outcome(verdict, f"{text}.", ours, unit)
+    if needed is None:
+        experiment = "No number of rounds would decide it: the value lies on the border itself, or has no interval"
+    elif not ours.enough:
+        experiment = f"{needed} rounds would give an interval"
+    else:
+        experiment = f"About {needed} rounds would decide it, if the value stays as it is"
+    return Outcome(verdict, f"{text}.", ours, unit, rounds_needed=needed, would_decide=experiment)
+
+
+def spaced(unit: str) -> str:
+    """The unit with the space before it; nothing for a bare number."""
+    return f" {unit}" if unit else ""
+
+
+def number(value: float) -> str:
+    """A number with the digits the papers print: two decimals, one from 100, none from 1000, up to 4 below 0.1."""
+    size = abs(value)
+    if value == round(value) or size >= 1000:
+        return f"{value:.0f}"
+    if size < 0.1:
+        return f"{value:.4f}".rstrip("0").removesuffix(".")
+    return f"{value:.{1 if size >= 100 else 2}f}"
+
+
+def signed(value: float) -> str:
+    """A number with its sign."""
+    return ("+" if value > 0 else "") + number(value)

@@ -13,10 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, Sign, claim, descending
 from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import CustomMeasure, Derived, Measure, mean, median, minimum, total
-from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
+from crosslayer.claims.rules import Bound, Cause, Check, Number, Ordering, Sign, claim, descending
+from crosslayer.claims.tolerances import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from crosslayer.claims.checks import Cause, Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.rows import RowsOfClaim, Sources, rows_of
-from crosslayer.claims.rules import VERSION
+from crosslayer.claims.rules import Cause, Check, Outcome, Verdict, number, spaced
+from crosslayer.claims.tolerances import VERSION
 from crosslayer.metrics.resampling import LEVEL
 
 CONTRADICTIONS = frozenset(

@@ -52,7 +52,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     help="Over DoUDP: seconds until a query is repeated; the wait doubles with each repetition.",
 )
 @click.option(
-    "--rested-after",
+    "--probe-idle-after",
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
@@ -82,7 +82,7 @@ def command(
     timeout: float,
     idle_timeout: float,
     udp_retransmit: float,
-    rested_after: float,
+    probe_idle_after: float,
     metrics: Path | None,
     control: Path | None,
     consents: bool,
@@ -123,7 +123,7 @@ def command(
         timeout_s=timeout,
         idle_timeout_s=idle_timeout,
         udp_retransmit_s=udp_retransmit,
-        rested_after_s=rested_after,
+        probe_idle_after_s=probe_idle_after,
     )
     _ask_for_consent(settings, given=consents)
     if not command:

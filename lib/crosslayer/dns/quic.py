@@ -109,7 +109,7 @@ class QuicClient(Client):
 
     def _ask(self, query: Query) -> bytes:
         asked, self._asked = self._asked, None
-        # A connection that rested may have timed out while nobody looked: what is sent on it comes to nothing.
+        # An idle connection may have timed out unnoticed: packets sent on it would be ignored.
         if (timer := self._core.timer()) is not None and (now := time.monotonic()) >= timer:
             self._core.handle_timer(now)
             if self._core.error == "timeout":

@@ -29,7 +29,7 @@ class Inputs:
     """Pages with observations, by name."""
     paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
-    rests: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    idle_recoveries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     attempts: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolver_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolver_events: pl.LazyFrame = field(default_factory=pl.LazyFrame)
@@ -39,7 +39,7 @@ class Inputs:
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
         """Inputs from an opened dataset."""
-        observations = ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "rests")
+        observations = ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "idle_recoveries")
         tables = {name: dataset.table(name) for name in (*observations, "link_checks")}
         observed = pl.concat(tables[name].select("link", "page") for name in observations)
         cells = observed.unique().collect(engine="streaming")

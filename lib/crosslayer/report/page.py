@@ -22,8 +22,8 @@ import vl_convert
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
-from crosslayer.claims.rules import RULES
 from crosslayer.claims.table import CONTRADICTIONS
+from crosslayer.claims.tolerances import RULES
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS

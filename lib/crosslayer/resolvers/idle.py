@@ -61,8 +61,8 @@ def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
     forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
     if not forgotten:
         return None
-    kept = [query.rested_s for query in queries if query.error is None and not query.moved]
-    shortest_s = min(query.rested_s for query in forgotten)
+    kept = [query.measured_idle_s for query in queries if query.error is None and not query.moved]
+    shortest_s = min(query.measured_idle_s for query in forgotten)
     if max(kept, default=0.0) >= shortest_s:
         return None
     silent = sum(query.error == SILENT for query in forgotten)

@@ -36,7 +36,7 @@ class IdleQuery:
 
     idle_s: float
     """Idle time as planned."""
-    rested_s: float
+    measured_idle_s: float
     """Idle time as it was."""
     time_ms: float | None = None
     error: str | None = None
@@ -569,7 +569,7 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
             common
             | {
                 "state": state.value, "cache": CacheUse.HIT.value, "error": query.error, "idle_s": query.idle_s,
-                "rested_s": query.rested_s, "moved": query.moved, "handshake_ms": None if failed else 0.0,
+                "measured_idle_s": query.measured_idle_s, "moved": query.moved, "handshake_ms": None if failed else 0.0,
                 "query_ms": query.time_ms, "total_ms": query.time_ms, "site": None,
                 "session_resumed": False if encrypted and not failed else None,
             }
@@ -632,7 +632,7 @@ def _visits_frame(queries: pl.LazyFrame) -> pl.DataFrame:
     handshake, parts = pl.col("handshake_ms"), pl.col(SIZES_BY_PART.values())
     sizes = pl.when(pl.all_horizontal(parts.is_not_null())).then(pl.concat_list(parts))
     idle_query = pl.struct(
-        "idle_s", "rested_s", time_ms=total, error=error, moved="moved", search=state == QueryState.IDLE_SEARCH
+        "idle_s", "measured_idle_s", time_ms=total, error=error, moved="moved", search=state == QueryState.IDLE_SEARCH
     )
     keys = ("round", "target", pl.col("attempt").fill_null(0), pl.col("link").alias("vantage"))
     visits = queries.group_by(*keys, maintain_order=True).agg(

@@ -163,7 +163,7 @@ class Visitor:
         self._cached_until_s: dict[str, float] = {}
         self._local: dict[str, str | None] = {}
         """Address of this machine towards each address, at the start of the attempt."""
-        self._rested_s: dict[int, float] = {}
+        self._measured_idle_s: dict[int, float] = {}
         """The longest time without packets on the first connection of the latest visit of a target."""
 
     def round(self, round_: int) -> Iterator[TargetVisit]:
@@ -219,7 +219,7 @@ class Visitor:
         target = self._plan.targets[visit.target]
         if outside.local_address(target.address) != self._local[target.address]:
             return EventKind.ADDRESS_CHANGED, "this machine has another address of its own"
-        if self._rested_s.get(visit.target, 0.0) <= _SHORT_S:
+        if self._measured_idle_s.get(visit.target, 0.0) <= _SHORT_S:
             if visit.moved:
                 return EventKind.ADDRESS_CHANGED, f"{target.label} validated another address or port of the client"
             if _RESET in (visit.next_error, visit.miss_error):
@@ -268,7 +268,7 @@ class Visitor:
         yield from self._turn(target)
         session = Session()
         moved = False if protocol.transport.over_quic else None
-        self._rested_s[visit.target] = 0.0
+        self._measured_idle_s[visit.target] = 0.0
         with client_for(protocol, server, self._settings) as client:
             with self._capture.record() if self._capture else nullcontext() as recording:
                 error, answer = self._ask(client, target, connect=True)
@@ -366,14 +366,14 @@ class Visitor:
         yield since_s + idle_s
         yield from self._primed(target, server, _SOON_S)
         yield from self._turn(target)
-        rested_s = time.monotonic() - since_s
-        error, _ = self._ask(client, target, connect=False, rested=True)
+        measured_idle_s = time.monotonic() - since_s
+        error, _ = self._ask(client, target, connect=False, after_idle=True)
         if error is not None:
-            return IdleQuery(idle_s, rested_s, error=error, search=search)
+            return IdleQuery(idle_s, measured_idle_s, error=error, search=search)
         time_ms = _query_ms(client)
         _settle(client, handshake_ms)
         moved = client.path_challenges > challenges if target.protocol.transport.over_quic else None
-        return IdleQuery(idle_s, rested_s, time_ms, moved=moved, search=search)
+        return IdleQuery(idle_s, measured_idle_s, time_ms, moved=moved, search=search)
 
     def _turn(self, target: ResolverTarget, visit: TargetVisit | None = None) -> Iterator[float]:
         """Wait until a query to the target may leave: one on the first connection of a visit, if that is given."""
@@ -381,7 +381,7 @@ class Visitor:
         while ready_s := self._ledger.take(target.operator):
             yield time.monotonic() + ready_s - time.time()
         if visit is not None:
-            self._rested_s[visit.target] = max(self._rested_s[visit.target], time.monotonic() - since_s)
+            self._measured_idle_s[visit.target] = max(self._measured_idle_s[visit.target], time.monotonic() - since_s)
 
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
         """Fill the cache by a query on a connection of its own, unless it has the name for `least_s` more seconds.
@@ -407,11 +407,11 @@ class Visitor:
         return check is not None and check.intercepted and target.protocol is Protocol.DOUDP
 
     def _ask(
-        self, client: Client, target: ResolverTarget, *, connect: bool, name: str = "", rested: bool = False
+        self, client: Client, target: ResolverTarget, *, connect: bool, name: str = "", after_idle: bool = False
     ) -> tuple[str | None, Answer | None]:
         """Ask once and heed the outcome; returns the error, None for a good answer, and the answer.
 
-        Of a connection that `rested`, silence and a closed connection are no fault of the operator.
+        Of a idle connection (`after_idle`), silence and a closed connection are no fault of the operator.
         """
         question = Question(name) if name else self._question
         query = build_query(question, target.protocol, self._settings, nsid=True)
@@ -425,7 +425,7 @@ class Visitor:
             error = answer.error
         except DnsError as fault:
             error = fault.what
-        if not rested or answer is not None:
+        if not after_idle or answer is not None:
             self._heed(target, error, answer)
         if not (name or error or self._intercepted(target)) and answer is not None and answer.ttl_s is not None:
             self._cached_until_s[target.address] = elapsed_s() + answer.ttl_s

@@ -55,8 +55,8 @@ class QueryMetrics:
     retries: int
     """Further times the query was sent: after a fault, a loss, or too long without an answer on its connection."""
     silence_ms: float
-    """On a connection that had rested: how long nothing came, before the query was asked over a new one too, a PTO; 0
-    where it was not."""
+    """On an idle connection: the wait for a packet (one PTO) before the query was also sent over a new one; 0 if it
+    was sent over one only."""
     tcp_fallback: bool
     """DoUDP got a truncated answer and the query was asked again over TCP."""
     error: str

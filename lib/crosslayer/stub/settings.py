@@ -58,7 +58,7 @@ class StubSettings:
     """The upstream connection is closed after this time without a query, seconds."""
     udp_retransmit_s: float = 1.0
     """DoUDP asks again after this time, then after twice as long, and so on, seconds."""
-    rested_after_s: float = 1.0
+    probe_idle_after_s: float = 1.0
     """A connection without an answer for this time is in doubt: where nothing comes within a PTO, the query is asked
     over a new one too, seconds; 0: none ever is."""
     connections: Literal["one", "pool", "query"] = "one"
@@ -111,7 +111,7 @@ class StubSettings:
             ("timeout", self.timeout_s),
             ("idle-timeout", self.idle_timeout_s),
             ("udp-retransmit", self.udp_retransmit_s),
-            ("rested-after", self.rested_after_s),
+            ("probe-idle-after", self.probe_idle_after_s),
         ):
             arguments += [f"--{name}", f"{round(seconds * 1000)}ms"]
         return arguments

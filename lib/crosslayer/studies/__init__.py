@@ -27,7 +27,7 @@ _PACKAGES = (
     "composition",
     "loss",
     "path_quality",
-    "rest",
+    "idle_connection",
     "browsers",
     "https_records",
     "fallback",

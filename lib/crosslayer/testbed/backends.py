@@ -133,7 +133,8 @@ _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake"
 class Uml(Backend):
     """netem of a User-Mode Linux guest that bridges the client's and the server's side.
 
-    The guest is an unprivileged process and needs no module of the host's kernel. Its init is `emulation/wire`.
+    The guest is an unprivileged process and needs no module of the host's kernel. Its init is
+    `emulation/cmd/crosslayer-uml-link`.
     """
 
     name = "uml"
@@ -398,11 +399,11 @@ def netem_works() -> bool:
 def find_uml() -> tuple[Path, str, list[Path], Path]:
     """Files of the `uml` backend: kernel, its version, the modules in load order, and the guest's init.
 
-    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. The kernel of
+    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_UML_LINK` the init. The kernel of
     `make guest` is used if there is no other, or if the processor has AMX, where Debian's crashes. It needs no modules.
     `TestbedError` or `ResourceError` names the missing part and the package that contains it.
     """
-    init = resources.locate("wire").path
+    init = resources.locate("uml-link").path
     kernel_setting = os.environ.get("CROSSLAYER_UML")
     kernel = kernel_setting or resources.find_program("linux.uml") or resources.find_program("linux")
     if not kernel_setting and (kernel is None or " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")):

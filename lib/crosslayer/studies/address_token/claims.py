@@ -6,11 +6,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
-from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.claims.rules import Number, by_id, claim
+from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 
 _KINDS = {"full handshake": ("1-rtt", "main"), "token": ("0-rtt", "main"), "no token": ("0-rtt", "no-token")}
 SOURCES = {

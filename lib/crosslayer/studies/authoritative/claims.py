@@ -16,12 +16,12 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.distribution_shape import modes, positions_of_modes
 from crosslayer.claims.measures import Derived, Measure, Moment, SeriesStatistic, Share, maximum, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
-from crosslayer.claims.rules import EXACT, EXCHANGE_RESOLUTION_MS, Tolerance
+from crosslayer.claims.rules import Bound, Cause, Check, Number, Ordering, by_id, claim
+from crosslayer.claims.tolerances import EXACT, EXCHANGE_RESOLUTION_MS, Tolerance
 from crosslayer.links import load_profiles
 from crosslayer.metrics.resampling import Counts, Estimate, Sample
 

@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Number, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
-from crosslayer.claims.rules import IN_RTTS, LOAD_RESOLUTION_MS
+from crosslayer.claims.rules import Number, Ordering, by_id, claim
+from crosslayer.claims.tolerances import IN_RTTS, LOAD_RESOLUTION_MS
 
 _PAGES = ("example.org", "wikipedia.org", "instagram.com")
 _TIMES = {"response": "response_start_ms", "PLT": "plt_ms"}

@@ -12,11 +12,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, maximum, mean, median
 from crosslayer.claims.rows import Source
-from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.claims.rules import Bound, Cause, Number, Ordering, by_id, claim
+from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 from crosslayer.links import load_profiles
 from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, SEARCH
 from crosslayer.studies.certificates.metrics import by_size, steps, visits

@@ -12,7 +12,21 @@ import polars as pl
 
 from crosslayer import metrics, published
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import (
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.distribution_shape import first_mode_percent, modes, share_within, steps
+from crosslayer.claims.measures import (
+    CustomMeasure,
+    Derived,
+    Measure,
+    SeriesStatistic,
+    maximum,
+    mean,
+    median,
+    median_of,
+    minimum,
+)
+from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
+from crosslayer.claims.rules import (
     Bound,
     Cause,
     Check,
@@ -30,22 +44,8 @@ from crosslayer.claims.checks import (
     number,
     position,
 )
-from crosslayer.claims.checks import within as within_distance
-from crosslayer.claims.data import NotMeasured, Observed
-from crosslayer.claims.distribution_shape import first_mode_percent, modes, share_within, steps
-from crosslayer.claims.measures import (
-    CustomMeasure,
-    Derived,
-    Measure,
-    SeriesStatistic,
-    maximum,
-    mean,
-    median,
-    median_of,
-    minimum,
-)
-from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
-from crosslayer.claims.rules import (
+from crosslayer.claims.rules import within as within_distance
+from crosslayer.claims.tolerances import (
     ABSOLUTE,
     EXACT,
     FRACTION,

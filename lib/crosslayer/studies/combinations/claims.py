@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import CustomMeasure, Measure, maximum, median, median_of
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
-from crosslayer.claims.rules import IN_RTTS, RELATIVE
+from crosslayer.claims.rules import Bound, Cause, Number, Ordering, by_id, claim
+from crosslayer.claims.tolerances import IN_RTTS, RELATIVE
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.combinations.metrics import (
     BEST,

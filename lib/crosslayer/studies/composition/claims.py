@@ -8,10 +8,10 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Ordering, by_id, claim, within
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source, observed_from
+from crosslayer.claims.rules import Ordering, by_id, claim, within
 from crosslayer.metrics import EQUAL_PERCENT
 
 _PROTOCOLS = {"DoUDP": "none", "DoH": "ticket", "DoQ": "ticket"}

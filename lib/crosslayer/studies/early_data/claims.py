@@ -6,11 +6,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, maximum, median
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
-from crosslayer.claims.rules import IN_RTTS
+from crosslayer.claims.rules import Bound, Number, by_id, claim
+from crosslayer.claims.tolerances import IN_RTTS
 
 _KINDS = {
     "full handshake": ("1-rtt", "main"),

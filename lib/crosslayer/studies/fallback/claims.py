@@ -6,11 +6,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import Source, Sources, observed_from
-from crosslayer.claims.rules import IN_RTTS, Tolerance
+from crosslayer.claims.rules import Bound, Cause, Number, by_id, claim
+from crosslayer.claims.tolerances import IN_RTTS, Tolerance
 from crosslayer.studies.fallback.cases import CASES
 from crosslayer.studies.fallback.timers import TIMERS, delays, rows_of
 from crosslayer.vocabulary import Browser

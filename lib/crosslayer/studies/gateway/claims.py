@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Cause, Ordering, by_id, claim, within
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from, with_columns
-from crosslayer.claims.rules import IN_RTTS
+from crosslayer.claims.rules import Cause, Ordering, by_id, claim, within
+from crosslayer.claims.tolerances import IN_RTTS
 from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO
 
 _LINKS, _PAGES = ("fiber", "dsl", "4g"), ("example.org", "wikipedia.org")

@@ -127,8 +127,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
         listed = f" ({'; '.join(names)})" if len(names) <= _MOST_NAMES else ""
         outcomes.append(f"{how} in {len(names)}{listed}")
     verdict = (
-        f"In {len(broken)} cases, the HTTPS record is malformed, wrong or missing (SERVFAIL, no answer). The page loads "
-        f"{', '.join(outcomes)}."
+        f"In {len(broken)} cases, the HTTPS record is malformed, wrong or missing (SERVFAIL, no answer). The page "
+        f"loads {', '.join(outcomes)}."
     )
     none = shown.filter(condition="none").select("link", none="median")
     later = (

@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, maximum, median, minimum
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
-from crosslayer.claims.rules import EXCHANGE_RESOLUTION_MS
+from crosslayer.claims.rules import Bound, Ordering, by_id, claim
+from crosslayer.claims.tolerances import EXCHANGE_RESOLUTION_MS
 
 _PROTOCOLS, _LARGE, _SMALL = ("DoQ", "DoT"), "x25519mlkem768", "x25519"
 _FAST = ("fiber", "cable", "4g", "4g-medium")

@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Ordering, by_id, claim, within
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
-from crosslayer.claims.rules import IN_RTTS
+from crosslayer.claims.rules import Ordering, by_id, claim, within
+from crosslayer.claims.tolerances import IN_RTTS
 from crosslayer.vocabulary import Role
 
 _LINKS = ("4g-loss-0", "4g-loss-1", "4g-loss-2", "4g-loss-5")

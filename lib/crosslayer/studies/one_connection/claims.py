@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import CustomMeasure, Measure, Share, maximum, median
 from crosslayer.claims.rows import Source, with_columns
-from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.claims.rules import Bound, Cause, Number, Ordering, by_id, claim
+from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 from crosslayer.metrics.resampling import Estimate
 from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
 from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES, RETURNING, WITHOUT_TOKEN, Mode

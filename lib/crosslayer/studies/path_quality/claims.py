@@ -8,11 +8,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Number, Ordering, by_id, claim, within
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from, with_columns
-from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.claims.rules import Number, Ordering, by_id, claim, within
+from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 from crosslayer.studies.path_quality.visits import PAIRS
 
 _RTTS = ("4g-rtt-5", "4g-rtt-20", "4g-rtt-100", "4g-rtt-300", "4g-rtt-600")

@@ -10,11 +10,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Cause, Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Share, median
-from crosslayer.claims.rules import SHARE
+from crosslayer.claims.rules import Cause, Number, by_id, claim
 from crosslayer.claims.single_queries import TABLE_1, Vantages, size
+from crosslayer.claims.tolerances import SHARE
 from crosslayer.studies.resolvers.metrics import single_queries
 from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART, CacheUse, QueryState, Role
 

@@ -6,11 +6,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Number, Ordering, by_id, claim, descending
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
-from crosslayer.claims.rules import ABSOLUTE, EXCHANGE_RESOLUTION_MS
+from crosslayer.claims.rules import Number, Ordering, by_id, claim, descending
+from crosslayer.claims.tolerances import ABSOLUTE, EXCHANGE_RESOLUTION_MS
 from crosslayer.links import load_profiles
 
 _SENT = {"DoQ": "main", "DoQ, padded to 1024": "datagram-1200-padding-1024"}

@@ -9,10 +9,10 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Cause, Ordering, by_id, claim, within
 from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source, with_columns
+from crosslayer.claims.rules import Cause, Ordering, by_id, claim, within
 from crosslayer.studies.server_stacks.conditions import (
     ANSWER,
     DOCUMENT,

@@ -10,10 +10,10 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Cause, Check, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
+from crosslayer.claims.rules import Cause, Check, by_id, claim
 from crosslayer.claims.single_queries import QUERY, RESPONSE, Vantages, size
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, SPLIT, single_queries
 from crosslayer.studies.single_query.vantage import vantage_point

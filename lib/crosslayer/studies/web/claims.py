@@ -18,11 +18,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Number, Ordering, RoundTrips, Shape, Sign, by_id, claim
 from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import CustomMeasure, Derived, Measure, Share, maximum, mean, median, median_of, minimum
 from crosslayer.claims.rows import VALID_LOAD, Source
-from crosslayer.claims.rules import EXACT, IN_RTTS, RELATIVE, SHARE, Tolerance
+from crosslayer.claims.rules import Bound, Cause, Number, Ordering, RoundTrips, Shape, Sign, by_id, claim
+from crosslayer.claims.tolerances import EXACT, IN_RTTS, RELATIVE, SHARE, Tolerance
 from crosslayer.metrics.resampling import Estimate
 
 BASELINE = "DoUDP"

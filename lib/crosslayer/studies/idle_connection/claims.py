@@ -8,26 +8,26 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, maximum, median, minimum
 from crosslayer.claims.rows import Source, observed_from
+from crosslayer.claims.rules import Bound, Ordering, by_id, claim
 from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _EARLY = (Protocol.DOQ, Protocol.DOH3)
 SHORT_S = 2.0
-"""Idle time within which no side closes a connection."""
-_VALID = pl.col("error").is_null() & (pl.col("keeper") == str(ClientKind.STUB))
+"""Idle time after which client and server still keep a connection, s."""
+_VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 
 
 def source(protocol: str, event: PathEvent, *, beyond: bool) -> Source:
-    """Answers of the stub after an idle time: whole, or what they take beyond the silence that it waited through."""
+    """Times of the stub's answers after an idle time: from the query, or from the end of the stub's wait."""
     rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("path_event") == str(event))
-    if event is PathEvent.NOTHING:
-        rows &= pl.col("rest_s") <= SHORT_S
+    if event is PathEvent.NONE:
+        rows &= pl.col("idle_s") <= SHORT_S
     if beyond:
-        return Source("rests", rows & (pl.col("silence_ms") > 0), pl.col("answer_ms") - pl.col("silence_ms"))
-    return Source("rests", rows, pl.col("answer_ms"))
+        return Source("idle_recoveries", rows & (pl.col("silence_ms") > 0), pl.col("answer_ms") - pl.col("silence_ms"))
+    return Source("idle_recoveries", rows, pl.col("answer_ms"))
 
 
 SOURCES = {
@@ -36,9 +36,9 @@ SOURCES = {
 }
 
 
-def observed(rests: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+def observed(idle_recoveries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Answers of the stub by transport and event, ms."""
-    return observed_from(SOURCES, {"rests": rests}, metrics.nominal_rtts(link_checks))
+    return observed_from(SOURCES, {"idle_recoveries": idle_recoveries}, metrics.nominal_rtts(link_checks))
 
 
 def answer(protocol: Protocol, event: PathEvent) -> Measure:
@@ -47,7 +47,7 @@ def answer(protocol: Protocol, event: PathEvent) -> Measure:
 
 
 def beyond(protocol: Protocol, event: PathEvent) -> Measure:
-    """What nine of ten answers take at most beyond the wait for a sign of life, RTT."""
+    """90th percentile of the time from the end of the stub's wait to the answer, RTT."""
     return median(f"{protocol}, {event}, beyond the wait", in_rtts=True).at(0.9)
 
 
@@ -56,29 +56,32 @@ CLAIMS = Claims(
         claim(
             "IDLE1",
             "If the NAT mapping expired, early data gets the answer within 1.5 round-trips after the wait",
-            maximum(beyond(protocol, PathEvent.FORGOTTEN) for protocol in _EARLY),
+            maximum(beyond(protocol, PathEvent.NAT_EXPIRED) for protocol in _EARLY),
             Bound(below=1.5, unit="RTT"),
         ),
         claim(
             "IDLE2",
             "If the server restarted and refuses early data for old tickets, the answer takes one round-trip more",
-            minimum(beyond(protocol, PathEvent.RESTARTED) for protocol in _EARLY),
+            minimum(beyond(protocol, PathEvent.SERVER_RESTARTED) for protocol in _EARLY),
             Bound(above=1.5, unit="RTT"),
         ),
         claim(
             "IDLE3",
             "If the NAT mapping expired, DoH recovers later than DoH3",
-            {"DoH over DoH3": beyond(Protocol.DOH, PathEvent.FORGOTTEN) - beyond(Protocol.DOH3, PathEvent.FORGOTTEN)},
+            {
+                "DoH over DoH3": beyond(Protocol.DOH, PathEvent.NAT_EXPIRED)
+                - beyond(Protocol.DOH3, PathEvent.NAT_EXPIRED)
+            },
             Ordering(unit="RTT"),
         ),
         claim(
             "IDLE4",
             f"After {SHORT_S:g} s without a query the next answer takes less than 1.5 round-trips, except over DoTCP",
-            maximum(answer(protocol, PathEvent.NOTHING) for protocol in Protocol if protocol is not Protocol.DOTCP),
+            maximum(answer(protocol, PathEvent.NONE) for protocol in Protocol if protocol is not Protocol.DOTCP),
             Bound(below=1.5, unit="RTT"),
         ),
     ),
     observed=observed,
-    tables=("rests", "link_checks"),
+    tables=("idle_recoveries", "link_checks"),
     sources={name: (source,) for name, source in SOURCES.items()},
 )

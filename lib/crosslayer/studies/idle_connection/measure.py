@@ -21,7 +21,14 @@ from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.studies.rest.keepers import Browsing, Forwarded, Keeping, Library, once, unanswered
+from crosslayer.studies.idle_connection.clients import (
+    BrowserClient,
+    ForwarderClient,
+    IdleClient,
+    LibraryClient,
+    answer_error,
+    query_once,
+)
 from crosslayer.testbed import network
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, near_end
 from crosslayer.testbed.nat import Nat
@@ -31,39 +38,39 @@ from crosslayer.vocabulary import ClientKind, PathEvent
 _MACHINE = 0
 """Number of the server's machine, see `network.far_host`."""
 _NEAR = "127.0.0.2"
-_STUBS = (ClientKind.STUB, ClientKind.PATIENT_STUB)
+_STUBS = (ClientKind.STUB, ClientKind.STUB_NO_IDLE_PROBE)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
 """Transports of clients that do not support all."""
-_RESTS_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
+_IDLE_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
 """Maximum idle time of clients that compute while they are idle; their connections are closed by then."""
 _EVERY = 12
-"""Rounds of which one has what takes long."""
+"""Every how many rounds a browser is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleCondition:
-    """One way to rest."""
+    """A client, its transport, an idle time and the event in its middle."""
 
-    keeper: ClientKind
+    client: ClientKind
     protocol: Protocol
     event: PathEvent
-    rest_s: float
+    idle_s: float
 
 
 def conditions(plan: Plan) -> dict[str, IdleCondition]:
     """Every condition of a plan by its name."""
-    kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
-    befallen = list(itertools.product(PathEvent, plan.options.rests_s))
+    kept = [(client, protocol) for client in plan.options.clients for protocol in _SPEAKS.get(client, Protocol)]
+    events = list(itertools.product(PathEvent, plan.options.idle_times_s))
     made = [
-        IdleCondition(keeper, protocol, event, rest_s)
-        for (keeper, protocol), (event, rest_s) in itertools.product(kept, befallen)
-        if rest_s <= _RESTS_AT_MOST_S.get(keeper, rest_s)
+        IdleCondition(client, protocol, event, idle_s)
+        for (client, protocol), (event, idle_s) in itertools.product(kept, events)
+        if idle_s <= _IDLE_AT_MOST_S.get(client, idle_s)
     ]
-    return {f"{one.keeper} {one.protocol} {one.event} {one.rest_s:g}": one for one in made}
+    return {f"{one.client} {one.protocol} {one.event} {one.idle_s:g}": one for one in made}
 
 
-class Rest(Measurer):
-    """Idle times of several clients, which have neither connections nor tickets before each observation.
+class IdleConnection(Measurer):
+    """First query after an idle time. Before each observation, the client has neither connections nor tickets.
 
     Raises
     ------
@@ -90,7 +97,7 @@ class Rest(Measurer):
                 functools.partial(network.spawn, machine),
                 pages_dir=None,
                 addresses=hosts,
-                folder=context.folder / "rest-server",
+                folder=context.folder / "idle-server",
             )
             self._stack.callback(lambda: self._server.stop())
         except BaseException:
@@ -99,105 +106,105 @@ class Rest(Measurer):
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Programs that only this study needs."""
-        return {"dnsproxy": dnsproxy_version()} if ClientKind.DNSPROXY in plan.options.keepers else {}
+        """Versions of the programs that only this study needs."""
+        return {"dnsproxy": dnsproxy_version()} if ClientKind.DNSPROXY in plan.options.clients else {}
 
     def close(self) -> None:
-        """Stop the server and take its machine away."""
+        """Stop the server and remove its host."""
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every keeper, transport, path event and rest, but those of a browser."""
-        return [name for name, chosen in self._conditions.items() if chosen.keeper is not ClientKind.CHROMIUM]
+        """Every condition except those of a browser."""
+        return [name for name, chosen in self._conditions.items() if chosen.client is not ClientKind.CHROMIUM]
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """A browser in every twelfth round, since it is started for each rest."""
+        """The browser's conditions, in every twelfth round: the browser is started for each of them."""
         if round_number % _EVERY:
             return []
-        return [name for name, chosen in self._conditions.items() if chosen.keeper is ClientKind.CHROMIUM]
+        return [name for name, chosen in self._conditions.items() if chosen.client is ClientKind.CHROMIUM]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = self._conditions[condition]
-        return "rests", {
+        return "idle_recoveries", {
             "protocol": chosen.protocol.value,
-            "keeper": chosen.keeper.value,
+            "client": chosen.client.value,
             "path_event": chosen.event.value,
-            "rest_s": float(chosen.rest_s),
+            "idle_s": float(chosen.idle_s),
         }
 
     def warm_up(self) -> None:
-        """A query by each keeper over each transport."""
-        warm = {(chosen.keeper, chosen.protocol): chosen for chosen in self._conditions.values()}
-        for chosen in warm.values():
-            with self._keeping(chosen) as kept:
-                kept.ask()
+        """Query with each client over each transport."""
+        first = {(chosen.client, chosen.protocol): chosen for chosen in self._conditions.values()}
+        for chosen in first.values():
+            with self._client(chosen) as client:
+                client.ask()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One rest, and what came after it."""
+        """Measure the first query after an idle time with an event."""
         chosen = self._conditions[condition]
         row, started = self.row(condition, cell, round_number, position), time.time()
         self._nat.restore()
         try:
-            with self._keeping(chosen) as kept:
-                # The first query sets the connection up; the second finds ticket, token and an RTT.
+            with self._client(chosen) as client:
+                # The first query opens the connection; the second gives the client ticket, token and an RTT estimate.
                 for _ in range(2):
-                    kept.ask()
-                time.sleep(chosen.rest_s / 2)
-                self._befall(chosen.event)
-                time.sleep(chosen.rest_s / 2)
-                kept.forget()
-                answer = kept.ask()
+                    client.ask()
+                time.sleep(chosen.idle_s / 2)
+                self._cause(chosen.event)
+                time.sleep(chosen.idle_s / 2)
+                client.discard_events()
+                answer = client.ask()
                 row |= {"started_s": answer.sent_ns / 1e9, "asked": answer.asked, "error": answer.error}
                 if answer.answered_ns is not None:
-                    row |= {"answer_ms": (answer.answered_ns - answer.sent_ns) / 1e6} | kept.answer_columns()
+                    row |= {"answer_ms": (answer.answered_ns - answer.sent_ns) / 1e6} | client.answer_columns()
         except BrowserError as error:
-            return {"rests": [row | {"started_s": started, "error": str(error)}]}
-        return {"rests": [row]}
+            return {"idle_recoveries": [row | {"started_s": started, "error": str(error)}]}
+        return {"idle_recoveries": [row]}
 
     @contextlib.contextmanager
-    def _keeping(self, chosen: IdleCondition) -> Iterator[Keeping]:
-        """A keeper that has neither connections nor tickets."""
-        if chosen.keeper in _STUBS:
-            asker, stub = self._stubs.get((chosen.keeper, chosen.protocol)) or self._started(chosen)
+    def _client(self, chosen: IdleCondition) -> Iterator[IdleClient]:
+        """The client of a condition, without connections and tickets."""
+        if chosen.client in _STUBS:
+            asker, stub = self._stubs.get((chosen.client, chosen.protocol)) or self._started(chosen)
             stub.raise_if_dead()
             stub.forget()
-            yield Forwarded(self._events, asker, self._query, stub)
-        elif chosen.keeper is ClientKind.LIBRARY:
-            with contextlib.closing(Library(self._events, self._far, chosen.protocol, self._host)) as program:
+            yield ForwarderClient(self._events, asker, self._query, stub)
+        elif chosen.client is ClientKind.LIBRARY:
+            with contextlib.closing(LibraryClient(self._events, self._far, chosen.protocol, self._host)) as program:
                 yield program
-        elif chosen.keeper is ClientKind.CHROMIUM:
-            with self._looking_up(chosen.protocol) as look_up:
-                yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
+        elif chosen.client is ClientKind.CHROMIUM:
+            with self._lookups(chosen.protocol) as look_up:
+                yield BrowserClient(self._events, look_up, self._names.__next__, chosen.protocol)
         else:
             arguments = near_end(_NEAR, chosen.protocol, self._address)
-            log = self.context.folder / "rest-dnsproxy.log"
+            log = self.context.folder / "idle-dnsproxy.log"
             with (
                 Dnsproxy.start(subprocess.Popen, arguments, log, ca_file=self._server.ca_file) as proxy,
                 contextlib.closing(dns.Asker((_NEAR, 53))) as asker,
             ):
-                proxy.wait_until(lambda: unanswered(once(asker, self._query, 1.0), self._query) is None)
-                yield Forwarded(self._events, asker, self._query)
+                proxy.wait_until(lambda: answer_error(query_once(asker, self._query, 1.0), self._query) is None)
+                yield ForwarderClient(self._events, asker, self._query)
 
     def _started(self, chosen: IdleCondition) -> tuple[dns.Asker, Stub]:
         near = f"127.0.0.{len(self._stubs) + 3}"
-        doubts = {} if chosen.keeper is ClientKind.STUB else {"rested_after_s": 0.0}
+        no_probe = {} if chosen.client is ClientKind.STUB else {"probe_idle_after_s": 0.0}
         most = chosen.protocol.transport.resumptions[-1]
-        settings = StubSettings.towards(self._far, chosen.protocol, most, listen=f"{near}:53", **doubts)
-        enter, folder = self._stack.enter_context, self.context.folder / f"rest-{near}"
+        settings = StubSettings.towards(self._far, chosen.protocol, most, listen=f"{near}:53", **no_probe)
+        enter, folder = self._stack.enter_context, self.context.folder / f"idle-{near}"
         stub = enter(Stub.start(subprocess.Popen, settings, folder))
         asker = enter(contextlib.closing(dns.Asker((near, 53))))
-        self._stubs[chosen.keeper, chosen.protocol] = asker, stub
+        self._stubs[chosen.client, chosen.protocol] = asker, stub
         return asker, stub
 
     @contextlib.contextmanager
-    def _looking_up(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """A new Chromium for each lookup: in virtual time it would compute during the idle times of all others."""
+    def _lookups(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
+        """Lookups in a new Chromium. A running one would compute during the idle times of the other conditions."""
         asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
         with (
             launch(
                 self.context.programs,
-                folder=self.context.folder / f"rest-browser-{next(self._browsers)}",
+                folder=self.context.folder / f"idle-browser-{next(self._browsers)}",
                 addresses={},
                 certificates=self._server.certificates,
                 resolves=[f"*.{self._host}"],
@@ -208,12 +215,12 @@ class Rest(Measurer):
         ):
             yield look_up
 
-    def _befall(self, event: PathEvent) -> None:
-        if event is PathEvent.FORGOTTEN:
+    def _cause(self, event: PathEvent) -> None:
+        if event is PathEvent.NAT_EXPIRED:
             self._nat.expire_mappings()
-        elif event is PathEvent.MOVED:
+        elif event is PathEvent.CLIENT_MIGRATED:
             self._nat.migrate_client()
-        elif event is PathEvent.RESTARTED:
+        elif event is PathEvent.SERVER_RESTARTED:
             self._server = self._server.restarted()
 
     @functools.cached_property
@@ -225,8 +232,8 @@ class Rest(Measurer):
         return dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
 
     def _events(self) -> list[Event]:
-        """Events of the present server process."""
+        """Events of the server process that runs now."""
         return self._server.events()
 
 
-MEASURER = Rest
+MEASURER = IdleConnection

@@ -15,15 +15,15 @@ from crosslayer.vocabulary import ClientKind
 class Options:
     """Options of this study."""
 
-    rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
+    idle_times_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
     """Idle times, seconds; in real time a campaign waits for them.
 
     The path event is in the middle. The server closes idle connections after 10 or 30 s, so with these values the
     order of the two events would be random.
     """
-    keepers: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
+    clients: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
         ClientKind.STUB,
-        ClientKind.PATIENT_STUB,
+        ClientKind.STUB_NO_IDLE_PROBE,
         ClientKind.LIBRARY,
         ClientKind.CHROMIUM,
     )
@@ -42,8 +42,8 @@ STUDY = question(
     options=Options,
     links=("fiber", "4g"),
     pages=("example.org",),
-    # 25 rounds of two links and two rests that a connection outlives: a 99th percentile
+    # 25 rounds of two links and two idle times that a connection survives: a 99th percentile
     rounds=(1, 25, 100),
-    smoke={"links": ("4g",), "options": Options(rests_s=(2,))},
+    smoke={"links": ("4g",), "options": Options(idle_times_s=(2,))},
     paper={"options": Options((2, 24, 90, 300, 1800), tuple(ClientKind))},
 )

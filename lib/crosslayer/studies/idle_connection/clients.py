@@ -1,4 +1,4 @@
-"""Who keeps a connection that rests: a forwarder, a program with a client of our own, a browser."""
+"""Clients that keep an idle connection: a forwarder, a program with one of our clients, a browser."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign import tables
-from crosslayer.campaign.tables import Rests
+from crosslayer.campaign.tables import IdleRecoveries
 from crosslayer.dns import Client, DnsError, Protocol, Query, Resolver, Resumption
 from crosslayer.stub import Stub
 from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent
 
-PATIENCE_S = 5.0
-"""After which a client asks again, as the resolver of the C library does (resolv.conf(5))."""
-_ASKS = 20
+RETRY_AFTER_S = 5.0
+"""Time without an answer after which a client repeats its query, as the C library does (resolv.conf(5))."""
+_MAX_QUERIES = 20
 """Queries of a client before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAnswer:
-    """A good answer to a client, or none."""
+    """The valid answer to a client, or the reason why there is none."""
 
     asked: int
-    """Queries of the client until then."""
+    """Number of queries up to the answer."""
     sent_ns: int
-    """The first of them, Unix time in nanoseconds."""
+    """Time of the first query, Unix time in nanoseconds."""
     answered_ns: int | None = None
-    """Unix time in nanoseconds; None without a good answer."""
+    """Unix time in nanoseconds; None without a valid answer."""
     error: str | None = None
 
 
-class Keeping(ABC):
-    """A connection that is kept, and who asks on it."""
+class IdleClient(ABC):
+    """A client that keeps its connection to the server."""
 
     def __init__(self, events: Callable[[], list[Event]]) -> None:
         self._events = events
 
     @abstractmethod
     def ask(self) -> ClientAnswer:
-        """Ask until there is a good answer, 20 times at most."""
+        """Query until there is a valid answer, at most 20 times."""
 
     @abstractmethod
     def answer_columns(self) -> dict[str, Any]:
-        """Columns of `rests` on the answer: what the keeper knows, and of early data what the server reports."""
+        """Columns of `idle_recoveries` on the answer: reported by the client; for early data, by the server log."""
 
-    def forget(self) -> None:
-        """Discard the server's events so far: they do not belong to the next answer."""
+    def discard_events(self) -> None:
+        """Discard the events of the server log so far; they do not belong to the next answer."""
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
@@ -58,21 +58,23 @@ class Keeping(ABC):
         return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
 
 
-def unanswered(asked: dns.Asked, query: Query) -> str | None:
-    """What is wrong with an answer; None if it is good."""
+def answer_error(asked: dns.Asked, query: Query) -> str | None:
+    """Reason why an answer is not valid; None if it is valid."""
     if asked.answered_ns is None:
         return "no answer"
     return dns.check_answer(query.wire[:2] + asked.answer[2:], query).error
 
 
-def once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
-    """One query to a forwarder."""
+def query_once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
+    """Send one query to a forwarder."""
     (asked,) = dns.ask_at_pace([asker], [dns.Due(0.0, 0)], query.wire, timeout_s=timeout_s)
     return asked
 
 
-class Forwarded(Keeping):
-    """A forwarder keeps the connection; its client repeats a query at once after SERVFAIL, or after 5 s without answer.
+class ForwarderClient(IdleClient):
+    """A forwarder that keeps the connection.
+
+    Its client repeats a query at once after SERVFAIL, or after 5 s without an answer.
 
     `stub` is None for a forwarder that is not ours, which reports nothing.
     """
@@ -84,21 +86,21 @@ class Forwarded(Keeping):
         self._asker, self._query, self._stub = asker, query, stub
 
     def ask(self) -> ClientAnswer:
-        """Ask; the answer has a kernel timestamp."""
-        asked = [once(self._asker, self._query, PATIENCE_S)]
-        while unanswered(asked[-1], self._query) is not None and len(asked) < _ASKS:
-            asked.append(once(self._asker, self._query, PATIENCE_S))
-        error = unanswered(asked[-1], self._query)
+        """Query through the forwarder; the answer has a kernel timestamp."""
+        asked = [query_once(self._asker, self._query, RETRY_AFTER_S)]
+        while answer_error(asked[-1], self._query) is not None and len(asked) < _MAX_QUERIES:
+            asked.append(query_once(self._asker, self._query, RETRY_AFTER_S))
+        error = answer_error(asked[-1], self._query)
         return ClientAnswer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
 
-    def forget(self) -> None:
-        """Also discards what the stub reported."""
-        super().forget()
+    def discard_events(self) -> None:
+        """Also discard the rows that the stub reported."""
+        super().discard_events()
         if self._stub is not None:
             self._stub.metrics()
 
     def answer_columns(self) -> dict[str, Any]:
-        """What the stub reports of the last query; nothing of another forwarder."""
+        """Columns that the stub reports of the last query; empty for another forwarder."""
         rows = self._stub.metrics() if self._stub is not None else []
         if not rows:
             return {}
@@ -106,10 +108,10 @@ class Forwarded(Keeping):
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(last.protocol)}
         query = came.get(last.local_port) if last.early_data else None
         early = None if query is None else not query.handshake_complete
-        return Rests.taken(tables.STUB, last) | {"early_data_accepted": early}
+        return IdleRecoveries.taken(tables.STUB, last) | {"early_data_accepted": early}
 
 
-class Library(Keeping):
+class LibraryClient(IdleClient):
     """A program with one of our clients: after 5 s without an answer, the next query uses a new connection.
 
     Between queries it does not check the connection. A new connection is resumed, with early data if the transport has
@@ -119,7 +121,7 @@ class Library(Keeping):
     def __init__(self, events: Callable[[], list[Event]], server: Resolver, protocol: Protocol, host: str) -> None:
         super().__init__(events)
         self._server, self._protocol = server, protocol
-        self._settings = dns.ClientSettings(timeout_s=PATIENCE_S, udp_retransmit_s=PATIENCE_S)
+        self._settings = dns.ClientSettings(timeout_s=RETRY_AFTER_S, udp_retransmit_s=RETRY_AFTER_S)
         self._query = dns.build_query(dns.Question(host), protocol, self._settings)
         self._client: Client | None = None
         self._sessions = dns.SessionStore()
@@ -132,9 +134,9 @@ class Library(Keeping):
             self._client = None
 
     def ask(self) -> ClientAnswer:
-        """Ask; the program takes the times."""
+        """Query; the program itself takes the times."""
         sent_ns, error, self._new = time.time_ns(), None, False
-        for asked in range(1, _ASKS + 1):
+        for asked in range(1, _MAX_QUERIES + 1):
             try:
                 client = self._client or self._connected()
                 checked = dns.check_answer(client.query(self._query), self._query)
@@ -146,7 +148,7 @@ class Library(Keeping):
                 self._sessions.put(self._server, self._protocol, client.session)
                 return ClientAnswer(asked, sent_ns, answered_ns)
             self.close()
-        return ClientAnswer(_ASKS, sent_ns, error=error)
+        return ClientAnswer(_MAX_QUERIES, sent_ns, error=error)
 
     def _connected(self) -> Client:
         most = self._protocol.transport.resumptions[-1]
@@ -158,7 +160,7 @@ class Library(Keeping):
         return self._client
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns of the connection that the answer came on."""
+        """Columns on the connection that carried the answer."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
@@ -170,10 +172,10 @@ class Library(Keeping):
         }
 
 
-class Browsing(Keeping):
-    """A browser's own resolver keeps it; each query is for a name that nobody has, so that none is in a cache.
+class BrowserClient(IdleClient):
+    """A browser whose own resolver keeps the connection. Each query is for a new name, so that no cache has it.
 
-    If the lookup fails without the server having got a query, a page asks again at once.
+    If a lookup fails and the server received no query, the page queries again at once.
     """
 
     def __init__(
@@ -188,15 +190,15 @@ class Browsing(Keeping):
         self._opened: set[str] = set()
         self._last: QueryEvent | None = None
 
-    def forget(self) -> None:
-        """Connections that were set up by now are not new."""
-        super().forget()
+    def discard_events(self) -> None:
+        """Also regard every connection so far as old."""
+        super().discard_events()
         self._opened.clear()
 
     def ask(self) -> ClientAnswer:
-        """Ask; the browser takes the times."""
+        """Look a name up; the browser takes the times."""
         first_ns: int | None = None
-        for asked in range(1, _ASKS + 1):
+        for asked in range(1, _MAX_QUERIES + 1):
             name = self._names()
             begin_ns, end_ns = (round(ms * 1e6) for ms in self._look_up(name))
             first_ns = begin_ns if first_ns is None else first_ns
@@ -208,13 +210,13 @@ class Browsing(Keeping):
             if self._last is not None and self._last.name.rstrip(".") == name:
                 error = None if self._last.listener == self._listener else f"it asked over {self._last.listener}"
                 return ClientAnswer(asked, first_ns, None if error else end_ns, error)
-        return ClientAnswer(_ASKS, first_ns or 0, error="no answer")
+        return ClientAnswer(_MAX_QUERIES, first_ns or 0, error="no answer")
 
     def answer_columns(self) -> dict[str, Any]:
-        """What the server reports. A connection that moved to another port with its client is no new one."""
+        """Columns that the server log reports. A connection whose client migrated to another port is not new."""
         if self._last is None:
             return {}
-        early = not self._last.handshake_complete  # its connection is told of when that is complete
+        early = not self._last.handshake_complete  # the log has the connection's event after the handshake
         new = early or self._last.remote in self._opened
         return {
             "new_connection": new,

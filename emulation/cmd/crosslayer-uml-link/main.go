@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command crosslayer-wire is the first process of the User-Mode Linux guest that stands in for
+// Command crosslayer-uml-link is the first process of the User-Mode Linux guest that stands in for
 // netem where the host's kernel has none. It joins the guest's two network devices with a bridge
 // and then runs the commands it reads from its console, one a line, answering each with its output
 // and a line "[rc=N]". At end of input it powers the guest off.
@@ -8,7 +8,7 @@
 // It mounts /proc by itself: the mount program of the host is setuid to a user that does not exist
 // in a rootless guest, and without the guest's own /proc `tc` computes delays with the host's clock.
 //
-// Usage: init=PATH/crosslayer-wire with MODULES=folder, IP=path and TC=path on the kernel's
+// Usage: init=PATH/crosslayer-uml-link with MODULES=folder, IP=path and TC=path on the kernel's
 // command line; the folder holds the modules to load, in the order of their names.
 package main
 
@@ -26,7 +26,7 @@ import (
 
 func main() {
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "crosslayer-wire: is the init of a User-Mode Linux guest, not a program to run")
+		fmt.Fprintln(os.Stderr, "crosslayer-uml-link: is the init of a User-Mode Linux guest, not a program to run")
 		os.Exit(2)
 	}
 	if err := setUp(); err != nil {

@@ -34,46 +34,46 @@ _STYLES = {
 }
 _NAMES = dict(zip(map(str, ClientKind), _STYLES, strict=True))
 _PATH_EVENTS = {
-    PathEvent.NOTHING: "no event",
-    PathEvent.FORGOTTEN: "NAT mapping expired",
-    PathEvent.MOVED: "client moved",
-    PathEvent.RESTARTED: "server restarted",
+    PathEvent.NONE: "no event",
+    PathEvent.NAT_EXPIRED: "NAT mapping expired",
+    PathEvent.CLIENT_MIGRATED: "client moved",
+    PathEvent.SERVER_RESTARTED: "server restarted",
 }
 _BEYOND = "answer minus wait (RTT)"
 _ANSWER = "answer (ms)"
 _UNANSWERED = "without an answer (%)"
 _P99 = 0.99
 _OF_P99 = 100
-"""Observations that a 99th percentile takes at least."""
+"""Minimum number of observations of a 99th percentile."""
 _LIMIT_RTT = 1.5
-"""What early data may take beyond the wait for a reaction."""
+"""Maximum time from the end of the stub's wait to an answer by early data."""
 _STALL_MS = 1000.0
-"""What takes as long has stalled."""
+"""Minimum time of an answer that is reported as late."""
 _WHERE = {
-    _PATH_EVENTS[PathEvent.FORGOTTEN]: "the NAT mapping expired",
-    _PATH_EVENTS[PathEvent.MOVED]: "the client moved",
-    _PATH_EVENTS[PathEvent.RESTARTED]: "the server restarted and therefore refuses early data",
+    _PATH_EVENTS[PathEvent.NAT_EXPIRED]: "the NAT mapping expired",
+    _PATH_EVENTS[PathEvent.CLIENT_MIGRATED]: "the client moved",
+    _PATH_EVENTS[PathEvent.SERVER_RESTARTED]: "the server restarted and therefore refuses early data",
 }
 
 
-def _written(rest_s: float) -> str:
-    return f"{rest_s:g} s" if rest_s < 60 else f"{rest_s / 60:g} min"
+def _written(idle_s: float) -> str:
+    return f"{idle_s:g} s" if idle_s < 60 else f"{idle_s / 60:g} min"
 
 
-def rest_data(inputs: Inputs) -> pl.DataFrame:
-    """The next answer after a rest.
+def idle_data(inputs: Inputs) -> pl.DataFrame:
+    """The first answer after an idle time.
 
-    Columns link, measure, protocol, keeper, path_event, rest_s, rest, n, rounds, median, low, high. Measures: `answer
-    (ms)`; `without an answer (%)`, if there are any; `answer minus wait (RTT)`, P99 over all links and rests of what
-    the answer took beyond the silence that the stub waited through, in multiples of each link's nominal RTT.
+    Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high. Measures: `answer
+    (ms)`; `without an answer (%)`, if there are any; `answer minus wait (RTT)`, P99 over all links and idle times of
+    the time from the end of the stub's wait to the answer, in multiples of each link's nominal RTT.
     """
-    every = inputs.rests.with_columns(
-        keeper=pl.col("keeper").replace_strict(_NAMES, return_dtype=pl.String),
+    every = inputs.idle_recoveries.with_columns(
+        client=pl.col("client").replace_strict(_NAMES, return_dtype=pl.String),
         path_event=pl.col("path_event").replace_strict(
             {str(k): v for k, v in _PATH_EVENTS.items()}, return_dtype=pl.String
         ),
     )
-    by = ["link", "protocol", "keeper", "path_event", "rest_s"]
+    by = ["link", "protocol", "client", "path_event", "idle_s"]
     named = every.filter(pl.col("error").is_null())
     answers = metrics.medians(named, "answer_ms", by).with_columns(measure=pl.lit(_ANSWER))
     failed = every.with_columns(failed=pl.col("error").is_not_null().cast(pl.Float64) * 100)
@@ -84,24 +84,24 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
         inputs.rtts,
         ["beyond_ms"],
     )
-    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "keeper", "path_event"], level=_P99)
+    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "client", "path_event"], level=_P99)
     beyond = beyond.with_columns(measure=pl.lit(_BEYOND), link=pl.lit("all")).filter(pl.col("n") >= _OF_P99)
     frame = pl.concat([answers, unanswered, beyond], how="diagonal")
-    rests = {rest: _written(rest) for rest in sorted(frame["rest_s"].drop_nulls().unique())}
+    idle_times = {idle: _written(idle) for idle in sorted(frame["idle_s"].drop_nulls().unique())}
     ranks = {
         name: at for order in (Protocol, _PATH_EVENTS.values(), _STYLES) for at, name in enumerate(map(str, order))
     }
     return inputs.by_rtt(
-        frame.with_columns(rest=pl.col("rest_s").replace_strict(rests, default=None, return_dtype=pl.String)).sort(
+        frame.with_columns(idle=pl.col("idle_s").replace_strict(idle_times, default=None, return_dtype=pl.String)).sort(
             "measure",
             *(pl.col(name).replace_strict(ranks, return_dtype=pl.Int64) for name in ("protocol", "path_event")),
-            "rest_s",
-            pl.col("keeper").replace_strict(ranks, return_dtype=pl.Int64),
+            "idle_s",
+            pl.col("client").replace_strict(ranks, return_dtype=pl.Int64),
         )
     )
 
 
-def rests(frame: pl.DataFrame) -> AnyChart:
+def idle_connections(frame: pl.DataFrame) -> AnyChart:
     """A plot for each transport and path event, on the link with the longest RTT."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
@@ -110,7 +110,7 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     shown = answers.filter(pl.col("link") == link)
     path_events = [name for name in _PATH_EVENTS.values() if name in set(shown["path_event"])]
     protocols = [str(name) for name in Protocol if name in set(shown["protocol"])]
-    known = {name: encodings for name, encodings in _STYLES.items() if name in set(shown["keeper"])}
+    known = {name: encodings for name, encodings in _STYLES.items() if name in set(shown["client"])}
     low, high = shown["median"].min(), shown["median"].max()
     scale = alt.Scale(type="log", domain=[float(low) * 0.7, float(high) * 1.4], nice=False)  # type: ignore[arg-type]
     x = alt.X(
@@ -119,9 +119,9 @@ def rests(frame: pl.DataFrame) -> AnyChart:
         scale=scale,
         axis=alt.Axis(values=[100, 300, 1000, 3000, 10000], grid=True, format="~s"),
     )
-    y = marks.rows("rest", list(shown.sort("rest_s")["rest"].unique(maintain_order=True)))
-    encodings = marks.encode_series("keeper", known, "color", "shape", "offset", columns=len(known))
-    tooltip = marks.tooltip("keeper", "protocol", "path_event", "rest", value="ms", digits=".1f", counted="answers")
+    y = marks.rows("idle", list(shown.sort("idle_s")["idle"].unique(maintain_order=True)))
+    encodings = marks.encode_series("client", known, "color", "shape", "offset", columns=len(known))
+    tooltip = marks.tooltip("client", "protocol", "path_event", "idle", value="ms", digits=".1f", counted="answers")
     base = alt.Chart(width=(TEXT_WIDTH - 150) // len(path_events), height=alt.Step(7))
     layers = marks.intervals(base, x, y, tooltip, encodings, size=26)
     chart: AnyChart = marks.multiples(
@@ -134,14 +134,14 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def rest_verdict(frame: pl.DataFrame) -> str:
+def idle_verdict(frame: pl.DataFrame) -> str:
     """How long does the next answer take?"""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return "Not answered: this dataset has no idle connections."
     stub = _NAMES[ClientKind.STUB]
     sentences = []
-    beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
+    beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("client") == stub)
     for (event,), some in beyond.group_by(["path_event"], maintain_order=True):
         worst = ", ".join(f"{values['protocol']} {values['median']:.2f} RTT" for values in some.iter_rows(named=True))
         sentences.append(f"{worst} ({event})")
@@ -164,18 +164,18 @@ def rest_verdict(frame: pl.DataFrame) -> str:
             verdict += f"The time is {where} if {' or if '.join(events)}. "
     late = answers.filter(pl.col("median") >= _STALL_MS)
     stalls = [
-        f"{keeper} {reach(some['median'] / 1000, 1)} s"
-        for keeper in _STYLES
-        if not (some := late.filter(keeper=keeper)).is_empty()
+        f"{client} {reach(some['median'] / 1000, 1)} s"
+        for client in _STYLES
+        if not (some := late.filter(client=client)).is_empty()
     ]
     stalled = (
         "Clients whose median answer takes a second or more in some cases (ranges: over these cases): "
         f"{', '.join(stalls) or 'none'}"
     )
     never = [
-        f"{keeper} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
-        for (path_event, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
-            ["path_event", "keeper"], maintain_order=True
+        f"{client} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
+        for (path_event, client), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
+            ["path_event", "client"], maintain_order=True
         )
     ]
     return f"{verdict}{stalled}." + (f" No answer to 20 queries: {'; '.join(never)}." if never else "")
@@ -183,18 +183,18 @@ def rest_verdict(frame: pl.DataFrame) -> str:
 
 FIGURES = (
     Figure(
-        name="rest-next-answer",
+        name="idle-next-answer",
         title="The first query after an idle time",
-        notebook="question_rest",
+        notebook="question_idle_connection",
         caption="Time from the first query after an idle time to its valid answer, repetitions by the client "
         "included, on the link with the longest RTT. In the middle of the idle time, an event affects the client's "
         "connection. Rows: lengths of the idle time.",
         note="Bars: 95 % intervals (rounds resampled). A client repeats a query at once after SERVFAIL, and after 5 s "
         "without an answer. No mark: 20 queries got no answer. Chromium uses its own resolver, over DoH and DoH3 only.",
-        data=rest_data,
-        chart=rests,
-        table=("measure", "link", "protocol", "path_event", "rest", "keeper", "n", "median", "low", "high"),
+        data=idle_data,
+        chart=idle_connections,
+        table=("measure", "link", "protocol", "path_event", "idle", "client", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
-        verdict=rest_verdict,
+        verdict=idle_verdict,
     ),
 )

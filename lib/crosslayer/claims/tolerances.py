@@ -1,0 +1,114 @@
+"""The tolerances of the verdicts and the versions of the rules.
+
+Every tolerance was chosen before any committed campaign was measured. The replication uses another machine, a browser
+that is five years newer, another DNS client and another link emulator than the papers. The number of round-trips and
+the serialisation delay do not depend on these; processing times do. Each tolerance follows from the use of the number:
+
+- Durations in multiples of the RTT: 10 %, at least 0.15 RTT. Such a number is a count of round-trips plus processing.
+  The tolerance is always below half a round-trip, so one round-trip too many or too few is outside.
+- Relative PLT increases: one third of the published value. Somebody who compares 30 % with 10 % still decides rightly.
+  At least 1 percentage point: nobody notices less, and 30 rounds cannot resolve less. At most 5 points, the width of a
+  colour step in Fig. 8.
+- PLTs in ms: 10 %, the difference of one page between two machines and browsers. A PLT has no sign to confirm, so a
+  value outside the tolerance is "not reproduced".
+- Differences of PLTs in ms: 10 %, at least 0.15 RTT of the link.
+- Shares of a distribution: 10 percentage points, at most half of the published share. Counts: exact.
+- Bytes on the wire: 5 %. One additional field in a message makes less. Where a further field, padding or an
+  acknowledgement makes more, the note of the claim lists the messages.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+RULES = {
+    5: """2026-11-25. The 95 % interval decides. Reproduced: the interval lies within the tolerance. Not reproduced: it
+    lies outside. Inconclusive: it contains a limit of the tolerance, or there are too few rounds for an interval.
+    Direction only: the interval lies outside, but has the published sign or number of round-trips, and the value
+    differs from the published one by a factor of at most two. An ordering is judged jointly over its comparisons. A
+    value or difference below the resolution of the clock has no verdict. Follows: the configuration alone, or another
+    claim, determines the result; such claims are counted separately. Minimum and maximum have the interval of Robson
+    and Whitlock (1964). Counts of steps, modes and failures, and shares between steps, have no interval; their point
+    estimate decides.""",
+}
+"""Text of each version of the rules, with the date from which it applies."""
+VERSION = max(RULES)
+"""Current version of the rules."""
+
+FACTOR = 2.0
+"""Largest ratio of our value to the published one, in either direction, of the verdict "direction only"."""
+
+MOST_ROUNDS = 1_000_000
+"""Maximum of `rounds_needed`. A claim that needs more has its value on a limit of the tolerance."""
+
+EXCHANGE_RESOLUTION_MS = 0.01
+"""Resolution of the duration of a DNS exchange: the two decimals that the papers print."""
+
+LOAD_RESOLUTION_MS = 0.1
+"""Resolution of the times of a page load: the step of Chromium's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The allowed distance of a number from its published value, in the unit of the number."""
+
+    at_least: float
+    """Lower limit of the allowed distance."""
+    share: float = 0.0
+    """Allowed distance as a share of the published value."""
+    at_most: float = math.inf
+    """Upper limit of the allowed distance."""
+    at_most_share: float = math.inf
+    """Upper limit as a share of the published value, so that 0 never reproduces it."""
+
+    def allowed(self, published: float) -> float:
+        """Allowed distance from the published value."""
+        allowed = min(self.at_most, max(self.at_least, self.share * abs(published)))
+        return min(allowed, self.at_most_share * abs(published)) if published else allowed
+
+
+IN_RTTS = Tolerance(at_least=0.15, share=0.1)
+RELATIVE = Tolerance(at_least=1.0, share=1 / 3, at_most=5.0)
+ABSOLUTE = Tolerance(at_least=0.0, share=0.1)
+SHARE = Tolerance(at_least=10.0, at_most_share=0.5)
+FRACTION = Tolerance(at_least=0.05)
+EXACT = Tolerance(at_least=0.0)
+OVERHEAD = Tolerance(at_least=0.01, share=0.25)
+"""Tolerance of the part of a duration beyond whole round-trips, RTT. Published values have two decimals."""
+BYTES = Tolerance(at_least=0.0, share=0.05)
+
+
+def difference_ms(rtt_ms: float) -> Tolerance:
+    """Tolerance of a difference of PLTs on a link with this RTT, ms."""
+    return Tolerance(at_least=IN_RTTS.at_least * rtt_ms, share=IN_RTTS.share)
+
+
+# Criteria for shapes of distributions and for orderings with exceptions.
+
+STEP_SHARE = 0.8
+"""A step of a CDF belongs to a link if at least this share of the link's observations lies between its percentiles."""
+
+STEP_RISE_RTT = 0.05
+"""Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""
+
+TAIL_RATIO = 1.5
+"""Minimum ratio of the range P5 to P20 to the range P20 to P50 of a left tail (normal distribution: 0.95)."""
+
+MODE_HEIGHT = 0.2
+"""Minimum height of a mode, relative to the highest mode."""
+
+MODE_VALLEY = 0.8
+"""Maximum density between two separate modes, relative to the lower one."""
+
+MODE_WIDTH_MS = 0.1
+"""Minimum width of the kernel of a density, ms: the step of Chromium's clock."""
+
+MATCHES_PERCENT = 0.5
+"""Maximum increase of the median PLT, %, at which coalescing "matches" the baseline in a cell."""
+
+MUCH_LESS_THAN_ONE_RTT = 0.5
+"""Upper limit of "much less than one RTT", RTT."""
+
+ROUND_TRIP_SLACK = 0.02
+"""Calibration error of an idle RTT, RTT: "at least one round-trip" holds from 1 minus this."""
