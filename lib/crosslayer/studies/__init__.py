@@ -1,4 +1,4 @@
-"""The studies: a package for each, and the only list of them. See `crosslayer.study`."""
+"""The list of all studies. Each study is a package of this folder, see `crosslayer.study`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEFAULT = next(iter(STUDIES))
 
 
 def owners() -> dict[str, str]:
-    """The study by whose campaign each claim counts: the first that judges it. A later one may judge it again."""
+    """Deciding study by claim: the first study that judges the claim. Later studies may judge it again."""
     judged: dict[str, str] = {}
     for study in STUDIES.values():
         for claim in study.claims.checks if study.claims else ():
@@ -53,7 +53,7 @@ def owners() -> dict[str, str]:
 
 
 def refusals(page: PageSpec) -> tuple[list[str], dict[str, list[str]]]:
-    """Names of the studies that can measure a page, and of those that cannot, by reason."""
+    """Names of the studies that can measure a page, and names of the other studies by reason."""
     fit: list[str] = []
     unfit: dict[str, list[str]] = {}
     for study in STUDIES.values():
@@ -79,12 +79,12 @@ def sized(study: str, size: str) -> Plan:
 
 
 def load_plan(file: Path) -> Plan:
-    """Read a plan from a TOML file whose keys are the fields of `Plan`; those left out are as in `quick` of its study.
+    """Read a plan from a TOML file with the fields of `Plan`. Missing ones are as in the size `quick` of its study.
 
     Raises
     ------
     CampaignError
-        Naming file and key.
+        If the plan is invalid; the error names file and key.
     """
     values = read_toml(file, CampaignError, "Name a plan file.")
     study = values.get("study", DEFAULT)

@@ -1,4 +1,4 @@
-"""What the token is worth that proves a returning visitor's address."""
+"""Time that the address-validation token saves a returning visitor."""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Claims of this study: its conclusions as falsifiable statements, judged on its campaign."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SOURCES = {
 
 
 def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """When the document is complete, by kind of load, ms."""
+    """Time until the document is complete, by kind of load, ms."""
     return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
 
 
 def sooner(kind: str, other: str, *pages: str) -> Measure:
-    """Lead of one kind over another at the end of the document within a round, RTT."""
+    """How much earlier the document is complete with one kind of load than with the other within a round, RTT."""
     return median({f"{other}, document": 1.0, f"{kind}, document": -1.0}, *pages, in_rtts=True)
 
 

@@ -1,4 +1,4 @@
-"""H3 0-RTT with and without the token that proves the client's address (RFC 9000, section 8.1), and H3 1-RTT."""
+"""Loads with H3 1-RTT, and with H3 0-RTT with and without address-validation token (RFC 9000, section 8.1)."""
 
 from crosslayer.campaign.conditions import Load, measuring
 

@@ -16,17 +16,17 @@ class Options:
     """Options of this study."""
 
     clients: _Count = 4
-    """Clients that send queries at a constant rate on each kept connection."""
+    """Number of clients that send queries at a constant rate on each kept connection."""
     interval_ms: _Count = 2000
-    """Time from one query of a client to its next, ms."""
+    """Time between two queries of a client, ms."""
     queries: _Count = 4
-    """Queries of each client in a round."""
+    """Number of queries of each client in a round."""
     proxy: Literal["crosslayer", "dnsproxy"] = "crosslayer"
     """Programs at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
     server: str = ""
-    """A real server in place of the emulated one, as `crosslayer measure --server` names it."""
+    """Real server instead of the emulated one: the value of `crosslayer measure --server`."""
     name: str = ""
-    """Name that a real server is asked for (its A record)."""
+    """Name in the queries to a real server, which have type A."""
 
 
 _LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")
@@ -47,7 +47,7 @@ STUDY = Study(
     options=Options,
     sizes={
         "smoke": _WHOLE.resized(rounds=3, links=_LINKS[:2], options=Options(queries=2)),
-        # 32 rounds, since the interval of a variance takes that many
+        # With 32 rounds, the variances have intervals.
         "quick": _WHOLE.resized(rounds=32),
         # 100 rounds of 4 x 15 queries are the paper's 6,000 data points
         "paper": _WHOLE.resized(rounds=100, options=Options(queries=15)),

@@ -1,9 +1,10 @@
 """Every result of Batenburg (Twente 2022) as a check on a campaign of the study `authoritative`.
 
-The emulated path has one RTT, the paper's were the Internet's, "typically" of that RTT: its means belong to its paths
-and machines as much as to the transports. So a mean counts as reproduced within 2 % or 0.5 ms, a variance within half
-of the published one, and orderings only beyond doubt: where the path is the same for every transport, transports differ
-by processing alone. Times are those between the proxies, as in section 4.3 of the paper.
+Each emulated path has a fixed RTT. The paper measured over the Internet and states a "typical" RTT for each path, so
+its means depend on its paths and machines, too. A mean therefore counts as reproduced within 2 % or 0.5 ms, a variance
+within half of the published one. An ordering counts only if the interval of each difference excludes 0: all transports
+use the same emulated path, so only processing differs. Times are those between the proxies, as in section 4.3 of the
+paper.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ _WITH_LOSS = "twente-us-loss"
 AWAY = ("EU", "US", "AU")
 
 MEAN = Tolerance(at_least=0.5, share=0.02)
-"""2 %, and half a millisecond at the least: what RTT and processing explain."""
+"""2 %, at least 0.5 ms: deviations that RTT and processing explain."""
 VARIANCE = Tolerance(at_least=0.0, share=0.5)
-"""Half of it: variances are fourth powers of little, and their own intervals are that wide."""
+"""Half of the published variance, because the interval of a variance is about as wide."""
 OFTEN_PERCENT = 1.0
 RESOLUTION = {"ms": EXCHANGE_RESOLUTION_MS, "ms²": EXCHANGE_RESOLUTION_MS**2}
-"""In virtual time processing takes less than this, so that means without a path and variances have no verdict."""
+"""Resolution by unit. In virtual time processing takes less, so variances and means without a path have no verdict."""
 SECOND_PEAK_MS = (251.0, 253.0)
 
 
 def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Queries on kept connections by link: `DoT` is the time between the proxies without BIND's, ms.
+    """Queries on kept connections by link: `DoT` is the time between the proxies without BIND's own time, ms.
 
-    `DoT new` is 1 for a query that set a connection up and 0 for the others, `idle RTT` that of the links, ms.
+    `DoT new` is 1 for a query that set up a connection and 0 for all others. `idle RTT` is that of the link, ms.
     """
     rows = metrics.paced(paced_queries).filter(pl.col("link").is_not_null())
     where = (*metrics.CLUSTER, "link")
     parts = (
         rows.select(*where, series="protocol", value="between_ms"),
         rows.select(*where, series=pl.format("{} new", "protocol"), value=pl.col("new_connection").cast(pl.Float64)),
-        # Of the rounds: a check before all of them would count as one more.
+        # Only checks within rounds: the check before the first round would count as a further round.
         metrics.in_force(link_checks)
         .filter(pl.col("round") >= 0)
         .select(*where, series=pl.lit("idle RTT"), value="rtt_ms"),
@@ -59,7 +60,7 @@ def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def response(protocol: str, location: str) -> SeriesStatistic:
-    """Times between the proxies of a protocol at a location of the paper, ms."""
+    """Median time between the proxies for a protocol at a location of the paper, ms."""
     return median(protocol).on(LINKS[location])
 
 
@@ -75,7 +76,7 @@ def variance(protocol: str, location: str) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Number of modes besides the first between two values; no interval."""
+    """Number of modes between two values, without the first mode; it has no interval."""
 
     low: float
     high: float
@@ -87,20 +88,20 @@ class Peaks:
 
 
 def renewed(*protocols: str) -> Measure:
-    """Queries on kept connections that had to pay for a new one, over all links, percent; the greatest of some."""
+    """Share of queries on kept connections that needed a new one, over all links, percent; largest of the protocols."""
     shares = (median(f"{protocol} new").by(Share(lambda new: new > 0)) for protocol in protocols)
     return maximum(shares)
 
 
 def without_tails(protocol: str, location: str) -> Measure:
-    """The variance that the middle half of the responses has in a normal distribution, ms²."""
+    """Variance of the normal distribution with the interquartile range of the response times, ms²."""
     return Derived(lambda iqr: (iqr / 1.349) ** 2, (response(protocol, location).spread(0.25, 0.75),))
 
 
 def greater(
     statistic: Callable[[str, str], Measure], pairs: Sequence[tuple[str, str]], *locations: str
 ) -> Mapping[str, Measure]:
-    """Differences between the first and the second of each pair at each location, by name."""
+    """Statistic of the first minus that of the second protocol of each pair at each location, by name."""
     return {
         f"{more} over {less}, {location}": statistic(more, location) - statistic(less, location)
         for location, (more, less) in product(locations, pairs)
@@ -124,13 +125,13 @@ TABLE_2 = {
     "DoH": "B045 B046 B047 B048",
     "DoQ": "B049 B050 B051 B052",
 }
-"""Claims of each row, from Local to AU."""
+"""Claims of Tables 1 and 2 by row, from Local to AU."""
 
 
 def of_table(
     rows: Mapping[str, str], name: str, statistic: Callable[[str, str], Measure], tolerance: Tolerance, unit: str
 ) -> list[Check]:
-    """Every cell of a table."""
+    """Checks of every cell of a table."""
     return [
         claim(
             identifier,

@@ -1,4 +1,4 @@
-"""The `authoritative` study (Batenburg, Twente 2022): Tables 1 and 2, Fig. 3, and what the paper left for later."""
+"""Figures of the study `authoritative`: Tables 1 and 2, Fig. 3 and the future work of Batenburg (Twente 2022)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from crosslayer.figures.style import (
 from crosslayer.vocabulary import Role
 
 _PAPER_LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au")
-"""Links of the paper, which calls them as their profiles are titled."""
+"""Links of the paper. The titles of their profiles are the paper's names."""
 _VARIED = ("twente-us", "twente-us-jitter", "twente-us-loss")
 _CONNECTIONS = {"kept": "kept", "new": "closed after every query", "0-rtt": "closed, 0-RTT"}
 _LEAST_MS, _SHARE = 0.5, 0.02
-"""A mean on a kept connection is RTT and processing within 2 % of the RTT, and 0.5 ms at the least."""
+"""Allowed deviation of a mean on a kept connection from RTT plus processing: 2 % of the RTT, at least 0.5 ms."""
 _RTT = pl.col("nominal_rtt_ms")
 
 # --- Tables 1 and 2 --------------------------------------------------------------------------------------------------
 
 
 def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
-    """Mean or variance on kept connections between the proxies, without BIND's time, ms or ms².
+    """Measured and published mean or variance between the proxies on kept connections, without BIND's time, ms or ms².
 
     Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """
@@ -59,14 +59,14 @@ def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """Means with the columns of `with_published`; `beyond`, `beyond_low`, `beyond_high` are the same minus the RTT."""
+    """Means with the columns of `with_published`. `beyond`, `beyond_low` and `beyond_high` have the RTT subtracted."""
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
     rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
 
 
 def with_published_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, n, ours with its interval, published."""
+    """Columns link, protocol, n, ours, low, high, published."""
     key = ["link", "protocol"]
     printed = frame.filter(source="published").select(*key, published="value")
     ours = frame.filter(source="measured").select(*key, "n", ours="value", low="low", high="high")
@@ -81,7 +81,8 @@ _BIN_MS, _FIRST_MS, _LAST_MS = 0.2, -0.4, 6.0
 def histograms_data(inputs: Inputs) -> pl.DataFrame:
     """Share of responses by time beyond the RTT, percent.
 
-    Columns link, protocol, from_ms, to_ms (a bin; the last one has all that is longer), percent, source, n.
+    Columns link, protocol, n, from_ms, to_ms (bin), percent, source. The first bin has all shorter times, the last bin
+    all longer ones.
     """
     kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PAPER_LINKS))
     beyond = (pl.col("between_ms") - _RTT).clip(_FIRST_MS, _LAST_MS - _BIN_MS / 2)
@@ -94,7 +95,7 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
         .with_columns(n=pl.col("count").sum().over(key))
         .collect()
     )
-    # Bins without a response too, so that a step falls to zero there.
+    # Empty bins have rows, too, so that the histogram falls to zero there.
     bins = pl.DataFrame({"number": range(round((_LAST_MS - _FIRST_MS) / _BIN_MS))}, schema={"number": pl.Int64})
     every = counted.select(*key, "n").unique().join(bins, how="cross")
     rows = every.join(counted.select(*key, "number", "count"), on=[*key, "number"], how="left").select(
@@ -130,14 +131,14 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-# --- is it right? ----------------------------------------------------------------------------------------------------
+# --- check of the procedure ------------------------------------------------------------------------------------------
 
 
 def pace_data(inputs: Inputs) -> pl.DataFrame:
-    """Mean responses on kept connections minus RTT and processing, ms, where processing is the mean without a link.
+    """Mean responses on kept connections minus RTT and processing, ms. Processing is the mean without a link.
 
-    Columns link, protocol, source, nominal_rtt_ms, tolerance_ms, n, rounds, value, low, high, send_delay_ms (its
-    median), new_connections (queries that paid for one) and failed.
+    Columns link, protocol, source, nominal_rtt_ms, tolerance_ms, n, rounds, value, low, high, send_delay_ms (median),
+    new_connections (queries that needed one) and failed.
     """
     key = ["link", "protocol"]
     of_paper = pl.col("link").is_in(_PAPER_LINKS)
@@ -158,7 +159,7 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def pace_verdict(frame: pl.DataFrame) -> str:
-    """Does a response on a kept connection take one round-trip and processing, at a pace that is kept?"""
+    """Does a response on a kept connection take one round-trip plus processing, and does the load keep its pace?"""
     if frame.is_empty():
         return "Not answered: this dataset has no link with a delay, or none without."
     worst = frame.sort((pl.col("value").abs() / pl.col("tolerance_ms")), descending=True).row(0, named=True)
@@ -175,7 +176,7 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     )
 
 
-# --- what the paper left for later -----------------------------------------------------------------------------------
+# --- future work of the paper ----------------------------------------------------------------------------------------
 
 
 def connections_data(inputs: Inputs) -> pl.DataFrame:
@@ -212,7 +213,7 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _rtts(inputs: Inputs) -> pl.DataFrame:
-    """Nominal RTT of each link, 0 for the one without delay."""
+    """Nominal RTT of each link, ms; 0 for the link without delay."""
     return inputs.link_checks.group_by("link").agg(_RTT.median()).collect()
 
 
@@ -223,7 +224,7 @@ def _sorted(frame: pl.DataFrame, links: Sequence[str], *further: str) -> pl.Data
 
 
 def _shown(frame: pl.DataFrame) -> list[str]:
-    """Titles of the links that a frame has, in its order."""
+    """Titles of a frame's links, in the order of its rows."""
     return [link_title(link) for link in frame["link"].unique(maintain_order=True)]
 
 
@@ -232,7 +233,7 @@ def _nothing() -> AnyChart:
 
 
 _NO_ZERO = "datum.value ? datum.label : ''"
-"""Labels of an axis without that of 0, which would touch the highest of the panel below."""
+"""Axis labels without 0, which would touch the top label of the panel below."""
 _RESPONSES = alt.Tooltip("n:Q", title="responses")
 _DECADES: dict[str, list[float]] = {"log": [0.01, 1, 100, 10_000, 1_000_000], "symlog": [0, 1, 10, 100, 1000]}
 _KEPT = {
@@ -252,7 +253,7 @@ def dots(
     tick: str = "",
     width: int = 132,
 ) -> AnyChart:
-    """Estimates with intervals by transport, a panel for each link; published values are hollow."""
+    """Estimates with intervals by transport, one panel per link; published values are hollow."""
     value, *ends = columns
     if frame.filter(source="measured").is_empty():
         return _nothing()
@@ -263,7 +264,7 @@ def dots(
     x = alt.X(f"{value}:Q", title=title, scale=span, axis=axis)
     y = marks.rows("protocol", [*TRANSPORTS], grid=True)
     several = "connection" in rows.columns
-    if several:  # their values may be equal: they stand beside each other
+    if several:  # equal values would overlap, so the series are drawn side by side
         encodings = marks.encode_series("connection", _KEPT, "color", "shape", "offset")
     else:
         encodings = marks.encode_series("protocol", TRANSPORTS, "color", "shape", legend=False)

@@ -2,16 +2,18 @@
 
     clients -- stub ...... link ...... our server -- BIND 9
 
-At the far end BIND answers for one zone, and our server forwards to it whatever comes over any transport; at the near
-end a stub per transport keeps its connection, and four clients each ask it once every two seconds. The paper used
-AdGuard's dnsproxy at both ends, as does a plan with `proxy = "dnsproxy"`. It has no command to close connections, so
-that only kept ones are loaded then; its sockets show whether they were kept.
+At the far end, our server receives queries over all transports and forwards them to BIND, which answers for one zone.
+At the near end, each transport has a stub that keeps its connection. Four clients each send a query to this stub every
+two seconds. The paper used AdGuard's dnsproxy at both ends, as does a plan with `proxy = "dnsproxy"`. dnsproxy has no
+command to close connections, so these plans measure kept connections only. Its sockets show whether they were kept.
 
-All transports are loaded at the same time, in phases spread evenly over the interval and dealt anew in every round: a
-query and its neighbours are tens of ms apart and take a few ms of a processor, so none waits for another, and a
-campaign takes as long as one transport would. Beside the kept connections each round has, with one client each,
-connections closed after every query, and 0-RTT. Each round begins with new connections and one query of each that is
-not analysed.
+All transports are loaded at the same time. The clients' queries are spread evenly over the interval, in an order that
+is drawn anew for each round. Neighbouring queries are tens of ms apart and need a few ms of processor time, so none
+waits for another. A campaign therefore takes as long as one with a single transport.
+
+Besides the kept connections, each round has connections that are closed after every query, with full handshakes and
+with 0-RTT. They have one client each. Each round begins with new connections and one query on each, which is not
+analysed.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ from crosslayer.vocabulary import Role
 
 ORIGIN = "authoritative.crosslayer"
 NAME = f"www.{ORIGIN}"
-"""30 bytes in a message: with EDNS the query has 57 bytes and its answer, two A records, 89. As Ethernet frames over
-IPv4 and UDP, 42 bytes more, these are the paper's 99 and 131. Other transports add framing, and padding to 128 and 468.
+"""30 bytes in a DNS message. With EDNS, the query has 57 bytes and its answer with two A records 89 bytes. Headers of
+Ethernet, IPv4 and UDP add 42 bytes, which gives the paper's 99 and 131. Other transports add framing, and encrypted
+ones padding to 128 and 468 bytes.
 """
 ZONE = f"""\
 $ORIGIN {ORIGIN}.
@@ -60,13 +63,13 @@ www IN A 192.0.2.1
 www IN A 192.0.2.2
 """
 LOAD = "paced load"
-"""The one condition of a round."""
+"""The only condition of a round."""
 
 _MACHINE = 0
 _TIMEOUT_S = 5.0
 _WAIT_S = _TIMEOUT_S + 1.0
 _LATE_LIMIT_MS = 5.0
-"""A generator whose queries leave later than this, in the median, does not hold its rate."""
+"""Largest median delay of sending, ms. Above it, the load generator does not hold its rate."""
 _LEAST_PHASE_MS = 1.0
 
 
@@ -80,11 +83,11 @@ class Stream:
 
     @property
     def resumption(self) -> Resumption:
-        """How much of an earlier session its stub uses; kept connections need none."""
+        """Resumption by its stub; kept connections need none."""
         return Resumption.EARLY_DATA if self.connection == "0-rtt" else Resumption.NONE
 
     def clients(self, plan: Plan) -> int:
-        """A connection for each query needs the one before it closed, so only kept ones are shared."""
+        """Number of clients. Only kept connections are shared; all others are closed before the next query."""
         return plan.options.clients if self.connection == "kept" else 1
 
 
@@ -96,21 +99,24 @@ STREAMS = (
 
 
 def streams(plan: Plan) -> tuple[Stream, ...]:
-    """Streams of queries of a plan; dnsproxy cannot close connections on command or set them up with early data."""
+    """Streams of a plan. With dnsproxy only kept ones: it cannot close connections on command or send early data."""
     return tuple(stream for stream in STREAMS if plan.options.proxy == "crosslayer" or stream.connection == "kept")
 
 
 def schedule(
     plan: Plan, order: Iterable[int], loaded: Sequence[Stream] | None = None
 ) -> list[tuple[dns.Due, int | None, int, int]]:
-    """What is asked when in a round: (due, stream or None for BIND itself, client, number); `asker` counts clients up.
+    """Queries of a round as (due, stream or None for BIND itself, client, number of the query).
+
+    `due.asker` numbers the clients of all streams.
 
     Parameters
     ----------
     plan
-        Has `clients`, `interval_ms` and `queries`.
+        Plan with the options `clients`, `interval_ms` and `queries`.
     order
-        Numbers of the streams in the order of their phases; one more is BIND asked on its own machine.
+        Numbers of the streams in the order of their phases. The number after the last stream stands for queries to BIND
+        on its own machine.
     loaded
         The streams; by default the plan's.
     """
@@ -125,7 +131,7 @@ def schedule(
     for number in range(options.queries + 1):
         for asker, (stream, client) in enumerate(clients):
             if number == 0 and client > 0:
-                continue  # one query sets the connection up
+                continue  # the query of one client sets up the connection
             rows.append((dns.Due(number * options.interval_ms + asker * phase_ms, asker), stream, client, number))
     return rows
 
@@ -143,12 +149,12 @@ class LoadedQuery:
 
 
 class PacedLoad:
-    """The load of a plan on the near ends of its streams. A context manager that closes its sockets.
+    """Sends the load of a plan to the near ends of its streams. A context manager that closes its sockets.
 
     Parameters
     ----------
     plan
-        Has `clients`, `interval_ms` and `queries`.
+        Plan with the options `clients`, `interval_ms` and `queries`.
     loaded
         The streams.
     near
@@ -156,9 +162,9 @@ class PacedLoad:
     stubs
         The stub of each stream; empty if other programs are the near ends.
     query
-        What is asked.
+        The query that is sent.
     at_bind
-        Asks BIND on its own machine; None leaves that out.
+        Socket to BIND on its own machine; None if there is no BIND.
     """
 
     def __init__(
@@ -179,7 +185,7 @@ class PacedLoad:
                 for number, stream in enumerate(loaded)
                 for client in range(stream.clients(plan))
             }
-            # Closing may wait for a ticket, which must not hold up the load; and a stub takes one command at a time.
+            # Closing may wait for a ticket and must not delay the load. A stub handles one command at a time.
             self._closers = [enter(ThreadPoolExecutor(1)) for _ in loaded]
         except BaseException:
             self._stack.close()
@@ -192,14 +198,14 @@ class PacedLoad:
         self._stack.close()
 
     def warm_up(self) -> None:
-        """Send one query to each near end, and close its connection if that is possible."""
+        """Send one query to each near end, then close the connections of the stubs."""
         for number in range(len(self._streams)):
             self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
         for stub in self._stubs:
             stub.reset_sessions()
 
     def run(self, order: Iterable[int]) -> list[LoadedQuery]:
-        """A round of the load on new connections; `order` as for `schedule`."""
+        """Run a round of the load. Stubs begin it with new connections. `order` is as for `schedule`."""
         wanted = schedule(self._plan, order, self._streams)
         askers: dict[int, dns.Asker] = {}
         closing: dict[int, int] = {}
@@ -211,7 +217,7 @@ class PacedLoad:
                 closing[due.asker] = stream
         for stub in self._stubs:
             stub.forget()
-            stub.metrics()  # what came before is not of this round
+            stub.metrics()  # discard rows of earlier queries
         asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
         reported = [_by_port(stub.metrics()) for stub in self._stubs]
         queries = []
@@ -223,7 +229,7 @@ class PacedLoad:
         return queries
 
     def fault(self, query: LoadedQuery) -> str | None:
-        """Why a query has no good answer; None if it has one."""
+        """Why a query has no valid answer; None if it has one."""
         if self._stubs and query.metrics is None:
             return "the stub has no metrics of this query"
         if query.metrics is not None and query.metrics.error:
@@ -235,7 +241,7 @@ class PacedLoad:
     def _ask(
         self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, int] | None = None
     ) -> list[dns.Asked]:
-        """The load; connections that are not to be kept are closed as soon as their answer is there."""
+        """Send the queries. `closing` has the stream of each asker whose connection is closed after its answer."""
         of_asker = closing or {}
         closed: list[Future[int]] = []
 
@@ -262,12 +268,12 @@ def named(stream: Stream, client: int, number: int) -> dict[str, Any]:
 
 
 def result(query: dns.Asked, error: str | None) -> dict[str, Any]:
-    """The columns of what the client saw, and why it does not count where it does not."""
+    """The columns that the client measures, and the error of the query."""
     return {"started_s": query.sent_ns / 1e9, "error": error} | PacedQueries.taken(tables.ASKED, query)
 
 
 def check_streams(plan: Plan, clients: int) -> None:
-    """Raise `CampaignError` if so many clients cannot ask one after the other within the interval."""
+    """Raise `CampaignError` if the interval has less than `_LEAST_PHASE_MS` for each of this number of clients."""
     if plan.options.interval_ms / clients < _LEAST_PHASE_MS:
         raise CampaignError(
             f"{clients} clients cannot each ask every {plan.options.interval_ms} ms, one after the other",
@@ -277,7 +283,7 @@ def check_streams(plan: Plan, clients: int) -> None:
 
 
 def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
-    """Refuse a round whose load was none.
+    """Refuse a round in which the load did not keep its pace.
 
     Raises
     ------
@@ -300,9 +306,9 @@ class Authoritative(Measurer):
     Raises
     ------
     CampaignError
-        For a pace that is no pace.
+        If the interval is too short for the number of clients.
     BindError, ServerError, StubError, DnsproxyError
-        If one of them does not start.
+        If the program does not start.
     """
 
     def __init__(self, context: RoundContext) -> None:
@@ -375,23 +381,23 @@ class Authoritative(Measurer):
         return {"bind": bind_version()} | ({"dnsproxy": dnsproxy_version()} if plan.options.proxy == "dnsproxy" else {})
 
     def close(self) -> None:
-        """Stop the stubs, the proxy and BIND, and take their machine away."""
+        """Stop the stubs, the proxy and BIND, and remove their machine."""
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """One: everything is loaded at the same time."""
+        """One condition: all transports are loaded at the same time."""
         return [LOAD]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """The table; which transport it is differs from row to row."""
+        """The table. No column is common to its rows, which have different transports."""
         return "paced_queries", {}
 
     def warm_up(self) -> None:
-        """Send one query to each stub, and close its connection if that is possible."""
+        """Send one query to each near end, then close the connections of the stubs."""
         self._load.warm_up()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One round of the load.
+        """Measure one round of the load.
 
         Raises
         ------
@@ -403,7 +409,7 @@ class Authoritative(Measurer):
         before = [proxy.sockets() for proxy in self._proxies]
         self._events()
         queries = self._load.run(map(int, numbers))
-        for program in self._programs:  # without one of them every query of every round would fail
+        for program in self._programs:  # if one is dead, all further queries fail
             program.raise_if_dead()
         check_pace([query.asked for query in queries], f"link {cell.link}, round {round_number}")
         stood = [
@@ -436,7 +442,7 @@ class Authoritative(Measurer):
         return {"paced_queries": rows}
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """A row for each transport: none could be measured."""
+        """A row with the error for each stream."""
         row = self.row(condition, cell, round_number, position) | {"page": None, "started_s": time.time(), "error": why}
         return {"paced_queries": [row | named(stream, 0, 1) for stream in self._streams]}
 
@@ -450,16 +456,19 @@ def _near(number: int) -> str:
 
 
 def _stood(protocol: Protocol, before: frozenset[str], after: frozenset[str]) -> bool | None:
-    """Whether a dnsproxy kept its connection through a round: DoUDP has none, and which query paid is not known."""
+    """Whether a dnsproxy kept its connection in a round; None if its sockets changed: the affected queries are unknown.
+
+    Always True for DoUDP, which has no connection.
+    """
     if protocol is Protocol.DOUDP:
         return True
     if before == after:
-        return bool(before)  # without any, each query had one of its own
+        return bool(before)  # without sockets, each query had a connection of its own
     return None
 
 
 def _by_port(reported: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
-    """What a stub reported, by the port of the client that asked, in the order of arrival."""
+    """Metrics of a stub by the client's port, in the order of arrival."""
     by_port: dict[int, list[QueryMetrics]] = {}
     for row in sorted(reported, key=lambda row: row.time_ns):
         by_port.setdefault(int(row.client.rpartition(":")[2]), []).append(row)
@@ -467,13 +476,13 @@ def _by_port(reported: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
 
 
 def _first_after(reported: list[QueryMetrics], sent_ns: int) -> QueryMetrics | None:
-    """The row of the query that was sent then: the first that arrived after it."""
+    """Metrics of the query sent at `sent_ns`: the first one that arrived after this time."""
     index = bisect_left(reported, sent_ns, key=lambda row: row.time_ns)
     return reported[index] if index < len(reported) else None
 
 
 def _stub_columns(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str], bool]) -> dict[str, Any]:
-    """What the stub, and of early data the server, say of a query."""
+    """Columns of a query from the stub's metrics. Whether early data was accepted is from the server log."""
     if row is None:
         return {}
     columns = PacedQueries.taken(tables.STUB, row)

@@ -1,7 +1,7 @@
-"""The paced load of the study on a real server, over the network as it is (Batenburg 4.3).
+"""The paced load of the study on a real server, over a real network (Batenburg, section 4.3).
 
-A stub on this machine keeps a connection over each transport that the server offers. There is no emulated link and no
-BIND of ours. Nothing is sent to a server outside this machine without consent.
+A stub on this machine keeps a connection over each transport that the server offers. There is neither an emulated link
+nor our own BIND. Nothing is sent to a server outside this machine without consent.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _TIMEOUT_S = 5.0
 _QUERY_BYTES = 1_500
 """Upper estimate of a query and its answer on a kept connection, both directions, bytes of IP packets."""
 _CONNECTION_BYTES = 12_000
-"""The same of a new connection with a query."""
+"""Upper estimate of a new connection with a query, in the same unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RealServer:
-    """A server of the user's, and what is measured with it."""
+    """A real server and the plan of its measurement."""
 
     plan: Plan
     targets: dict[Protocol, ResolverTarget]
-    """Its transports."""
+    """Target of each transport that the server offers."""
     ca_file: Path | None
 
     @property
@@ -71,12 +71,12 @@ class RealServer:
 
     @property
     def streams(self) -> list[Stream]:
-        """Streams over the transports that it offers."""
+        """Streams over the transports that the server offers."""
         return [stream for stream in STREAMS if stream.protocol in self.targets]
 
     @property
     def budget(self) -> str:
-        """What is sent, as text."""
+        """Number, size and rate of the queries, as text for the user."""
         options, rounds = self.plan.options, self.plan.rounds
         lasting = [stream for stream in self.streams if stream.connection == "kept"]
         kept = sum(options.queries * stream.clients(self.plan) for stream in lasting)
@@ -94,9 +94,9 @@ class RealServer:
 
 
 def real_server(plan: Plan, server: str, name: str, ca_file: Path | None) -> RealServer:
-    """Check a call before anything is sent; `CrosslayerError` for the first invalid part.
+    """Check the arguments before anything is sent; `CrosslayerError` for the first invalid one.
 
-    `server` is an address, which stands for all transports on their usual ports, or what `crosslayer compare` accepts.
+    `server` is an IP address, with all transports on their default ports, or a resolver as in `crosslayer compare`.
     """
     targets = _targets(server)
     addresses = {target.address for target in targets}
@@ -134,7 +134,7 @@ def _targets(server: str) -> list[ResolverTarget]:
 
 
 def consent(server: RealServer, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget if the server is outside; `OutsideError` without it.
+    """Obtain consent to the queries if the server is outside this machine; `OutsideError` without consent.
 
     `ask` receives a question and returns what the user typed.
     """
@@ -176,7 +176,7 @@ def _rounds(server: RealServer, job: Job, _say: Callable[[str], None]) -> Genera
 
 
 def _row(load: PacedLoad, loaded: Sequence[Stream], query: LoadedQuery, order: Sequence[str]) -> dict[str, Any]:
-    """The row of a query. The stub reports that early data was accepted, since the server's log is not at hand."""
+    """The row of a query. Whether early data was accepted is from the stub, because there is no server log."""
     assert query.stream is not None, "no BIND of ours is asked"
     stream = loaded[query.stream]
     columns = {} if query.metrics is None else PacedQueries.taken(tables.STUB, query.metrics)
@@ -209,7 +209,7 @@ def _rtt_ms(server: RealServer) -> float | None:
 
 
 def summary(folder: Path) -> str:
-    """A table: mean response time of each transport and connection, RTT of the path, failures."""
+    """Text table of mean response times and failures by transport and connection, and the RTT of the path."""
     table = Dataset.open(folder).table("paced_queries")
     every = table.collect()
     rows = [("transport", "connection", "queries", "mean, ms", "95 % interval", "failed")]

@@ -1,4 +1,4 @@
-"""Two browsers on the same links: does early data save a returning visitor the same in each?"""
+"""Two browsers on the same links: does early data save a returning visitor the same time in both?"""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Claims of this study: its conclusions as falsifiable statements, judged on its campaign."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(browser: str) -> Measure:
-    """Lead of the start of the response with early data, RTT, all links and pages."""
+    """How much earlier the response starts with early data within a round, RTT, over all links and pages."""
     terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
     return median(terms, *_PAGES, in_rtts=True)
 
 
 def later(h3: str, page: str) -> Measure:
-    """Delay of the page in Firefox compared with Chromium, ms, all links."""
+    """PLT in Firefox minus PLT in Chromium within a round, ms, over all links."""
     return median({f"firefox, {h3}, PLT": 1.0, f"chromium, {h3}, PLT": -1.0}, page)
 
 

@@ -1,4 +1,4 @@
-"""Does early data save a returning visitor the same in Firefox as in Chromium, and which page is there first?"""
+"""Does early data save the same time in Firefox as in Chromium, and which browser loads a page faster?"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _VISITS = {
     "DoUDP + H3 0-RTT": Style(RED, "diamond", LONG),
     "DoQ 0-RTT + H3 0-RTT": EARLY_DATA,
 }
-"""A first visit with encrypted DNS, a return without, and a return on which all is encrypted and early data."""
+"""A first visit over DoQ, a returning visit over DoUDP, and a returning visit with early data for DNS and page."""
 
 
 def _observations(inputs: Inputs) -> pl.LazyFrame:
@@ -61,7 +61,7 @@ _DIFFERENCES = {
 
 
 def browsers_verdict(frame: pl.DataFrame) -> str:
-    """Does early data save the same in both browsers, and which page is there first?"""
+    """Does early data save the same time in both browsers, and which browser loads a page faster?"""
 
     def together(series: str, measure: str) -> str | None:
         saved = row(frame, source=POOLED, series=series, measure=measure)
@@ -91,7 +91,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
     """Increase of the PLT over DoUDP with a full handshake, in each browser.
 
     Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
-    in the browser and the cell. A combination is a DNS exchange and a page load of the same round, added.
+    in the same browser and cell. The PLT of a combination is a DNS exchange plus a page load of the same round.
     """
     exchanges = pl.concat(
         metrics.exchanges(inputs.dns_exchanges, resumption=resumption)
@@ -113,7 +113,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def visits(frame: pl.DataFrame) -> AnyChart:
-    """A row for each link and browser, a column a page."""
+    """One row per link and browser, one column per page."""
     if frame.is_empty():
         return marks.empty_plot("no rounds with both lookups and loads", COLUMN_WIDTH - 60)
     shown = with_titles(frame).with_columns(row=pl.format("{}, {}", "link_title", "browser"))
@@ -131,7 +131,7 @@ def visits(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """What would DoQ and early data give a site, in each browser?"""
+    """How do DoQ and early data change the PLT in each browser?"""
     combination = list(_VISITS)[-1]
     cells = []
     for values in frame.filter(combination=combination).iter_rows(named=True):

@@ -1,4 +1,4 @@
-"""H3 1-RTT and H3 0-RTT in every browser, and the lookups that may come before them."""
+"""Page loads with H3 1-RTT and H3 0-RTT in each browser, and the DNS exchanges that figures add to them."""
 
 from crosslayer.campaign.conditions import Exchange, Load, measuring
 from crosslayer.dns import Protocol, Resumption

@@ -1,4 +1,4 @@
-"""What the size of a server's certificate costs, and how today's, Merkle-tree and post-quantum ones differ."""
+"""Cost of the size of a server's certificate, for today's, Merkle-tree and post-quantum certificates."""
 
 from crosslayer.study import question
 

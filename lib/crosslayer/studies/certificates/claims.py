@@ -1,7 +1,8 @@
-"""Claims of this study, and results of others on large certificates as far as their texts were available.
+"""Claims of this study, and results of other papers on large certificates.
 
-None of it is in `data/published`: of Chou and Cao (arXiv 2604.24869), Kampanakis and Childs-Klein (MADWeb 2024) and
-Nawrocki et al. (CoNEXT 2022) the abstracts were at hand, of Mücke et al. (IMC 2024) the sizes of the certificates.
+The results of the papers are not in `data/published`. Available were the abstracts of Chou and Cao (arXiv 2604.24869),
+Kampanakis and Childs-Klein (MADWeb 2024) and Nawrocki et al. (CoNEXT 2022), and the certificate sizes of Mücke et al.
+(IMC 2024).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _LINKS = ("fiber", "dsl", "4g")
 def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Exchanges (`DoQ, neither, 736`, ms), visits (`shared, neither, 736, document_ms`) and steps of the searches.
 
-    Of a step: `DoQ step` (its height, RTT), `DoQ step wait` (from the first datagram on, RTT) and `DoQ step distance`
-    (from where it is expected, datagrams).
+    A step has three series: `DoQ step` (height, RTT), `DoQ step wait` (height counted from the first datagram, RTT) and
+    `DoQ step distance` (distance from the expected position, datagrams).
     """
     rtts = metrics.nominal_rtts(link_checks)
     exchange, visit = by_size(dns_exchanges, rtts), visits(resolved_loads, rtts)
@@ -55,42 +56,42 @@ def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_che
     return Observed(pl.concat(rows), rtts_ms=dict(rtts.collect().iter_rows()))
 
 
-# What is compared
+# Measures
 
 
 def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
-    """Median exchange, RTT."""
+    """Median duration of an exchange, RTT."""
     return median(f"{protocol}, {brought}, {size}", in_rtts=True)
 
 
 def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
-    """Difference of an exchange between two certificates, RTT."""
+    """Difference of an exchange between two sizes of the certificate, RTT."""
     return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
 
 
 def later(connections: str, large: int, small: int) -> Measure:
-    """Delay of the document of a first visit, RTT."""
+    """Difference of the document time of a first visit between two sizes of the certificate, RTT."""
     names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
     return median({names[0]: 1, names[1]: -1}, in_rtts=True)
 
 
 def slowdown(moment: str) -> Measure:
-    """Increase of a first visit on two connections by ML-DSA-44 over today's certificates, percent."""
+    """Increase of a time of a first visit on two connections, ML-DSA-44 over today's certificates, percent."""
     large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
     return large.over(small)
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """Distance of the steps to their expected sizes, of the transport with the larger one, datagrams."""
+    """Largest distance of a transport's step from its expected position, datagrams."""
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """Height of the steps on a link, RTT."""
+    """Height of the steps on a link, mean over the transports, RTT."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 
-# How it is judged
+# Rules and causes
 
 within_a_datagram = Bound(below=1, unit="datagrams")
 one_round_trip = Number(published=1.0, tolerance=FRACTION, unit="RTT")
@@ -108,7 +109,7 @@ _HEIGHTS = {(_QUIC, link): f"CERT{3 + number}" for number, link in enumerate(_LI
 
 
 def overlap(link: str) -> Cause:
-    """Why a step over TCP is lower than a round-trip on this link."""
+    """Cause of a step over TCP that is lower than a round-trip on this link."""
     wait = mean(median(f"{protocol} step wait").on(link) for protocol in _TCP)
     return Cause(
         "Nine of the ten segments take {0} RTT on this downlink, while the first is acknowledged. Counted from the "
@@ -180,7 +181,7 @@ CHECKS = by_id(
             ("CERT15", "one round-trip", "one connection", "shared", 1.0),
         )
     ),
-    # Of others
+    # Results of other papers
     claim(
         "CERT16",
         "The time to the first byte grows in steps if the chain exceeds a flight (Chou and Cao, arXiv 2604.24869)",
@@ -271,6 +272,6 @@ SOURCES |= {
     )
     for protocol, what in product((*_QUIC, *_TCP), ("step", "step wait", "step distance"))
 }
-"""A step is that of all exchanges of its search."""
+"""A step is computed from all exchanges of its search."""
 
 CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "resolved_loads", "link_checks"), SOURCES)

@@ -1,7 +1,9 @@
-"""Names of the study's conditions, in the column `condition`; `server_certificate_bytes` has the size."""
+"""Values of the column `condition` in this study. The column `server_certificate_bytes` has the certificate's size."""
 
 CERTIFICATE = "certificate"
-"""The server sends a certificate of a set size; the client has ticket and token, or neither."""
+"""The server has a certificate of a set size. In an exchange, the client has a ticket or neither ticket nor token; in a
+visit, both or neither.
+"""
 CERTIFICATE_AND_TOKEN = "certificate-token"
 """The client has a token, but no ticket."""
 CERTIFICATE_NO_TOKEN = "certificate-no-token"

@@ -24,7 +24,7 @@ from crosslayer.studies.certificates.metrics import BROUGHT, SMALLEST, by_size, 
 _ENCRYPTED = ("DoT", "DoH", "DoH3", "DoQ")
 _BROUGHT = dict(zip(BROUGHT, ("first visit", "with a token", "with a ticket"), strict=True))
 _LIMITS = {"DoQ": "3 x received", "DoT": "10 segments"}
-"""What puts the step of transports over QUIC and over TCP, by the one whose step is drawn."""
+"""Label of the limit that causes the step, by drawn transport: DoQ for those over QUIC, DoT for those over TCP."""
 _CONNECTIONS = {"separate": "two connections", "shared": "one connection"}
 _VISIT_BROUGHT = {
     "neither": "first visit",
@@ -41,9 +41,9 @@ _TODAY, _POST_QUANTUM = 1248, 14724
 def sizes_data(inputs: Inputs) -> pl.DataFrame:
     """Duration of an exchange by the size of the certificate, multiples of the RTT, and the expected steps.
 
-    Columns link, brought, protocol, source, kb (TLS Certificate message, 1000 bytes), n, rounds, median, low, high.
-    Rows of source `expected` have the places of the steps in kb, those of source `cost` what ML-DSA-44 takes beyond
-    today's certificates within a round.
+    Columns link, brought, protocol, source, kb (TLS Certificate message, 1000 bytes), n, rounds, median, low, high and
+    label. Rows of source `expected` have the position of a step in kb. Rows of source `cost` have the additional time
+    of ML-DSA-44 over today's certificates within a round.
     """
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]
@@ -63,7 +63,7 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
                     "total_ms",
                     "size",
                     str(_POST_QUANTUM),
-                    # In a resumed session no certificate is sent: the smallest stands for today's.
+                    # Resumed sessions have no certificate and no condition with today's size: use the smallest size.
                     str(SMALLEST if brought == "ticket" else _TODAY),
                 ).rename({"difference": "cost_ms"}),
                 inputs.rtts,
@@ -82,7 +82,7 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def sizes(frame: pl.DataFrame) -> AnyChart:
-    """Exchanges over the size of the certificate: a row for each link, a column for what the client brings."""
+    """Exchanges against the size of the certificate: one row per link, one column per state of the client."""
     shown = frame.filter(pl.col("source") != "cost").with_columns(pl.col("brought").replace(_BROUGHT))
     ours = shown.filter(source="measured")
     if ours.is_empty():
@@ -122,7 +122,7 @@ def sizes(frame: pl.DataFrame) -> AnyChart:
 
 
 def sizes_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """source, link, brought, protocol, kb, n, median, low, high; multiples of the RTT."""
+    """Columns source, link, brought, protocol, kb, n, median, low, high; multiples of the RTT."""
     return frame.filter(pl.col("source") != "expected").select(
         "source", "link", "brought", "protocol", "kb", "n", "median", "low", "high"
     )
@@ -143,7 +143,7 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
 
 
 def steps_data(inputs: Inputs) -> pl.DataFrame:
-    """Measured and expected position of the step.
+    """Position, height and distance of the step, and its expected position.
 
     Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
     datagrams), source, n, rounds, median, low, high.
@@ -168,7 +168,7 @@ def steps_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def steps_chart(frame: pl.DataFrame) -> AnyChart:
-    """The place of each step, and where it is expected."""
+    """Measured and expected position of each step."""
     shown = frame.filter(measure="place")
     if shown.is_empty():
         return marks.empty_plot("no search of this study found a step", COLUMN_WIDTH - 60)
@@ -193,10 +193,10 @@ def steps_chart(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """When a visit's document is complete by the size of the certificate, multiples of the RTT.
+    """Time until a visit's document is complete, by the size of the certificate, multiples of the RTT.
 
-    Columns link, brought, connections, source, kb, n, rounds, median, low, high. Rows of source `cost` have what 12 kB
-    take beyond today's certificates within a round.
+    Columns link, brought, connections, source, kb, n, rounds, median, low, high. Rows of source `cost` have the
+    additional time of 12 kB over today's certificates within a round.
     """
     rows = visits(inputs.resolved_loads, inputs.rtts).with_columns(pl.col("connections").replace(_CONNECTIONS))
     by = ["link", "brought", "connections"]
@@ -225,7 +225,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def visits_chart(frame: pl.DataFrame) -> AnyChart:
-    """Visits over the size of the certificate: a row for each link, a column for what the client brings."""
+    """Visits against the size of the certificate: one row per link, one column per state of the client."""
     shown = frame.filter(source="measured").with_columns(pl.col("brought").replace(_VISIT_BROUGHT))
     if shown.is_empty():
         return marks.empty_plot("no visits of this study", TEXT_WIDTH - 60)
@@ -259,7 +259,7 @@ def visits_chart(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """What does one connection save of a large certificate?"""
+    """How much of a large certificate's cost does one connection save?"""
     two, one = (frame.filter(source="cost", connections=name)["median"] for name in _CONNECTIONS.values())
     if two.is_empty() or one.is_empty():
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."

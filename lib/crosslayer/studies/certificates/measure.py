@@ -1,7 +1,7 @@
-"""The size of the server's certificate: exchanges over a range of sizes, and a search for where a round-trip is added.
+"""Exchanges and visits with server certificates of several sizes, and searches for the size that adds a round-trip.
 
-The chain is one certificate under the run's CA, verified by every client and made as large as wanted by an extension
-(`testbed.certificates`): what it is made of does not matter to the packets. No client asks for compression.
+The chain is one certificate of the run's CA, which every client verifies. An extension pads it to the set size
+(`testbed.certificates`), because packets depend on its size only. No client offers certificate compression.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from crosslayer.testbed import network
 from crosslayer.vocabulary import Sharing
 
 SIZES = (736, 1248, 2500, 3500, 5113, 9000, 12000, 14724, 18000, 22000)
-"""TLS Certificate messages, bytes. Authentication takes 736 by a Merkle-tree certificate (23 hashes), 1,248 today, and
-14,724 with ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420). 5,113: the large one of Mücke et al., IMC 2024."""
+"""Sizes of TLS Certificate messages, bytes. 736: a Merkle-tree certificate (23 hashes). 1,248: today's certificates.
+14,724: ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420). 5,113: the large one of Mücke et al., IMC 2024."""
 
 _FEW_SIZES = (SIZES[0], 14724, SIZES[-1])
-"""Sizes for conditions without a certificate message, in which the size changes nothing."""
+"""Sizes for resumed sessions, which have no Certificate message, so that the size changes nothing."""
 _VISIT_SIZES = tuple(size for size in SIZES if size not in (9000, 18000))
 _STEP_WITHIN_BYTES = 16
 _STEP_RTT = 0.5
-"""What is more than this is a further round-trip."""
+"""An increase of more than this, in RTT, is a further round-trip."""
 
 
 class Brought(StrEnum):
@@ -42,9 +42,9 @@ class Brought(StrEnum):
 
     NEITHER = "neither"
     TOKEN = "token"
-    """That its address is its own (RFC 9000, section 8.1.3)."""
+    """Address-validation token (RFC 9000, section 8.1.3)."""
     TICKET = "ticket"
-    """Ticket of the TLS session; the server then sends no certificate."""
+    """TLS session ticket, with which the server sends no certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class CertificateKind:
 
     @property
     def resumption(self) -> Resumption:
-        """What it resumes."""
+        """Resumption of the exchange."""
         return Resumption.TICKET if self.brought is Brought.TICKET else Resumption.NONE
 
     def columns(self, size: int | None) -> dict[str, Any]:
-        """Columns of its rows, with a certificate of this size, bytes; None: of a search, which tries several."""
+        """Columns of its rows. `size` of the certificate, bytes; None for a search, which tries several sizes."""
         with_token = self.brought is Brought.TOKEN
         condition = SEARCH if size is None else CERTIFICATE_AND_TOKEN if with_token else CERTIFICATE
         return {
@@ -95,7 +95,7 @@ _VISITS = {
 
 
 class CertificateSizes(Measurer):
-    """DNS exchanges with a server that shows certificates of any size."""
+    """DNS exchanges and visits with a server whose certificate has a set size."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -121,7 +121,7 @@ class CertificateSizes(Measurer):
         return "dns_exchanges", kind.columns(size)
 
     def warm_up(self) -> None:
-        """One exchange of each kind."""
+        """Make one exchange and one visit of each kind."""
         page = self.context.pages[self.context.plan.pages[0]]
         for kind in KINDS:
             self._exchange(kind, SIZES[0], page.host)
@@ -130,7 +130,7 @@ class CertificateSizes(Measurer):
                 visited(visit, size, page, self.context.server, self.context.addresses[page.host])
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One exchange, or those of a search."""
+        """Make one exchange or one visit, or all exchanges of a search."""
         row = self.row(condition, cell, round_number, position)
         page = self.context.pages[cell.page]
         name = page.host
@@ -149,9 +149,9 @@ class CertificateSizes(Measurer):
         return {"dns_exchanges": [row | self._exchange(kind, size, name)]}
 
     def _search(self, kind: CertificateKind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
-        """Exchanges that halve the range of sizes until the step is between two that are close to each other.
+        """Exchanges that bisect the sizes until the step is between two that differ by `_STEP_WITHIN_BYTES` at most.
 
-        It ends if one fails, and after two if there is no step between the smallest and the largest.
+        The search ends if an exchange fails, and after two if there is no step between smallest and largest size.
         """
         low, high = SIZES[0], SIZES[-1]
         totals: dict[int, float] = {}
@@ -174,7 +174,7 @@ class CertificateSizes(Measurer):
             size = (low + high) // 2
 
     def _exchange(self, kind: CertificateKind, size: int, name: str) -> dict[str, Any]:
-        """One exchange with a certificate of this size, after one for ticket or token where it brings them."""
+        """Make one exchange with a certificate of this size, after a priming exchange if it needs ticket or token."""
         server, sessions = self.context.server, dns.SessionStore()
         server.set_certificate(size)
         asked = self._resolver, dns.Question(name), kind.protocol

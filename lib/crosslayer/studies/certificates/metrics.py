@@ -1,4 +1,4 @@
-"""What is computed of the exchanges: by kind and size, and the steps that the searches found."""
+"""Exchanges and visits by kind and certificate size, and the steps that the searches found."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SMALLEST = 736
 """Smallest certificate measured, TLS message, bytes."""
 
 DATAGRAM_BYTES = {"DoQ": 1280, "DoH3": 1280, "DoT": 1448, "DoH": 1448}
-"""Largest datagram of the server, UDP payload (quic-go's), and largest TCP segment on Ethernet, with timestamps."""
+"""Largest payload of the server's packets, bytes: of UDP with quic-go, and of TCP with timestamps on Ethernet."""
 _INITIAL_WINDOW = 10 * 1448
-"""What a server may send over TCP before anything is acknowledged: ten segments (RFC 6928)."""
+"""Bytes that a TCP server may send before the first acknowledgement: ten segments (RFC 6928)."""
 _AMPLIFICATION = 3
 """Maximum ratio of sent to received bytes before an address is validated (RFC 9000, section 8.1)."""
 _UDP_HEADER, _TCP_HEADER, _SYN_ACK = 8, 32, 40
-"""Header sizes in IP payload, bytes; those of TCP include timestamps."""
+"""Sizes of headers in the IP payload, bytes: UDP, TCP with timestamps, and SYN-ACK."""
 _IP_AND_ETHERNET_BYTES = 34
-"""Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
+"""IPv4 and Ethernet headers, bytes. netem counts them; the size columns of the tables do not."""
 _STEP_RTT = 0.5
 
 _SIZE = pl.col("server_certificate_bytes")
@@ -31,7 +31,7 @@ _ON_QUIC = pl.col("protocol").is_in(["DoQ", "DoH3"])
 
 
 def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful exchanges of the grid: those of `dns_exchanges`, with size (bytes), brought, total_rtt."""
+    """Successful exchanges outside searches: columns of `dns_exchanges`, and size (bytes), brought, total_rtt."""
     ticket = pl.col("resumption") == "ticket"
     rows = dns_exchanges.filter(
         pl.col("error").is_null(), pl.col("condition").is_in([CERTIFICATE, CERTIFICATE_AND_TOKEN]), role=Role.MEASURED
@@ -47,7 +47,7 @@ def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful visits: those of `resolved_loads`, with size (bytes), brought, and each time also in RTT."""
+    """Successful visits: columns of `resolved_loads`, and size (bytes), brought, and each time in RTT."""
     token = pl.col("condition") == CERTIFICATE_AND_TOKEN
     ticket, no_token = pl.col("h3") == "0-rtt", pl.col("condition") == CERTIFICATE_NO_TOKEN
     rows = resolved_loads.filter(pl.col("error").is_null(), pl.col("server_certificate_bytes").is_not_null())
@@ -72,11 +72,11 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
     -------
     polars.LazyFrame
         campaign, round, link, page, protocol; below, above (largest certificate without the further round-trip and
-        smallest with it, bytes); height_rtt (from the one to the other); wait_rtt (the same from the first datagram of
-        the server's first flight on: with the time that the others take on the link, which goes by while the first is
-        acknowledged); flight_bytes (that flight with the former), limit_bytes (three times what the server received
-        over QUIC, ten segments over TCP); expected (the certificate with which the flight would be as large as the
-        limit, bytes); distance (of flight and limit, datagrams or segments).
+        smallest one with it, bytes); height_rtt (exchange with `above` minus exchange with `below`); wait_rtt (height
+        counted from the first datagram of the server's first flight: `height_rtt` plus the transmission time of the
+        other datagrams, during which the first one is acknowledged); flight_bytes (first flight with `below`);
+        limit_bytes (QUIC: three times the bytes that the server received; TCP: ten segments); expected (certificate
+        whose flight has `limit_bytes`, bytes); distance (between flight and limit, datagrams or segments).
     """
     key = [*metrics.ROUND, "protocol"]
     headers = (

@@ -1,4 +1,4 @@
-"""A visit: a name resolved and its page loaded, on two connections or on one, by a client that brings what it is to."""
+"""Visits: a client with or without ticket and token resolves a name and loads its page, on two connections or one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _Client = TypeVar("_Client", bound=QuicClient)
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One kind of visit; both its connections bring the same."""
+    """One kind of visit. If it has two connections, both have the same state."""
 
     connections: Sharing
     ticket: bool
-    """Resumed with early data."""
+    """Whether sessions are resumed, with early data."""
     token: bool
-    """The client's address is proved from the first packet on."""
+    """Whether the first packet has an address-validation token."""
 
     def __str__(self) -> str:
         brought = [name for name, has in (("ticket", self.ticket), ("token", self.token)) if has]
@@ -37,7 +37,7 @@ class Visit:
 
     @property
     def protocol(self) -> Protocol:
-        """What the name is resolved over."""
+        """DNS transport of the lookup."""
         return Protocol.DOH3 if self.connections is Sharing.SHARED else Protocol.DOQ
 
     def columns(self, size: int) -> dict[str, Any]:
@@ -54,18 +54,18 @@ class Visit:
 
 
 def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str) -> dict[str, Any]:
-    """Columns of one visit, from times to evidence; `DnsError` where a part of it does not come.
+    """Make one visit; returns its times and evidence as columns. Raises `DnsError` if a part gets no answer.
 
     Parameters
     ----------
     kind
-        What the client does and brings.
+        Kind of the visit.
     size
-        Of the Certificate message that the server shows.
+        Size of the server's Certificate message, bytes.
     page, address
-        What is loaded, and from where.
+        Page that is loaded, and the IP address of its host.
     server
-        Who is asked for both.
+        Server of both DNS and page.
     """
     server.set_certificate(size)
 
@@ -74,7 +74,7 @@ def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str
 
     resolving: QuicClient
     if kind.connections is Sharing.SHARED:
-        # The resolver at the page's own address: what the answer names is what the connection is to.
+        # The resolver has the page's own address, so the connection already goes to the address in the answer.
         resolving = loading = bringing(PageClient, dns.Resolver(address, page.host, server.ca_file))
     else:
         resolver = dns.Resolver(network.SERVER_ADDRESS, "localhost", server.ca_file)
@@ -114,7 +114,7 @@ def _evidence(
     meant = {
         "connection_count": 1 if shared else 2,
         "query_early": kind.ticket,
-        "early_data_accepted": kind.ticket and not shared,  # on one connection the document is asked for after the name
+        "early_data_accepted": kind.ticket and not shared,  # on one connection, the request follows the DNS answer
         "session_resumed": kind.ticket,
         "address_validated": kind.token,
     }

@@ -15,8 +15,8 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT
-    with a refused ticket. 0: none."""
+    """Rounds in which a cell has each self-check once; 0: no self-checks. Self-checks are a repetition of each load
+    (A/A) and a negative control. The control is a load that is primed as for 0-RTT, but with a refused ticket."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")

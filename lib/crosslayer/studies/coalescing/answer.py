@@ -1,4 +1,4 @@
-"""What a first visit costs in real time, and the four headlines of TNSM24's abstract with a verdict in plain words."""
+"""Cost of a first visit in real time, and verdicts on the four headlines of TNSM24's abstract in plain words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REDUCED = {
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """DoQ and DoH over plain DNS: smallest and largest of a link and page, and each page over all links."""
+    """Cost of DoQ and DoH over plain DNS: smallest and largest over all cells, and each page over all links."""
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     result = []
     for protocol, combination in _COMPARED.items():
@@ -60,7 +60,7 @@ def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """The cost of a first visit in the campaign's clock, and the headlines that the campaign measured."""
+    """Cost of a first visit by the campaign's clock, and verdicts on the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [
@@ -92,7 +92,7 @@ def _increases(values: AnswerValues) -> tuple[tuple[str, str, Mapping[str, str]]
 
 
 def _bound(row: Mapping[str, Any]) -> str:
-    """The verdict on an increase at the worst."""
+    """Verdict on a worst-case increase, as text."""
     held = {
         Verdict.REPRODUCED: "holds as a worst case",
         Verdict.INCONCLUSIVE: "undecided",
@@ -101,7 +101,7 @@ def _bound(row: Mapping[str, Any]) -> str:
 
 
 def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float) -> str:
-    """The verdict on a reduction, which the paper's own figure may contradict."""
+    """Verdict on a reduction, as text. The paper's own Fig. 8 may contradict the published reduction."""
     ours = f"{100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
     if published_percent < 100 * fraction - 5:
         shown = f"{published_percent:.0f}\N{NO-BREAK SPACE}%"

@@ -70,14 +70,14 @@ RTT_MS = {"fiber": 14.8, "cable": 25.2, "dsl": 42.4, "4g": 91.9, "4g-medium": 10
 EXAMPLE, WIKIPEDIA, INSTAGRAM = PAGES
 ENCRYPTED = COALESCING, DOQ, DOH = COMBINATIONS[1:]
 FASTEST_MS = 50.0
-"""About the shortest PLT of a baseline, example.org's on fiber: a step of the clock is the greatest share of it."""
+"""Approximate shortest PLT of the baseline (example.org on fiber), in which the clock's step has the largest share."""
 FIXED, MOBILE = LINKS[:3], LINKS[3:]
 PUBLISHED_STEPS = 4.0
-"""Steps of the published exchange curves, by the criterion `distribution_shape.steps` for measured ones."""
+"""Number of steps of the published exchange curves by `distribution_shape.steps`, the criterion for measured ones."""
 FAST = ("fiber", "cable", "4g", "4g-medium")
-"""Links on which a padded query takes no time to serialise: all but DSL."""
+"""Links on which the serialisation of a padded query is negligible: all except DSL."""
 
-# What is observed
+# Observations and measures
 
 
 def observed(
@@ -96,9 +96,9 @@ def observed(
 def connect(h3: str) -> SeriesStatistic:
     """Time until a connection can carry the request, RTT.
 
-    With a full handshake it is the connect duration, as in the paper. With early data the paper's browser sent the
-    request at `connectEnd` too. Today's Chromium sends it at `requestStart`; its `connectEnd` marks the end of the
-    handshake, for which the request does not wait.
+    With a full handshake it is the connect duration, as in the paper. With early data, the paper's browser also sent
+    the request at `connectEnd`. Today's Chromium sends it at `requestStart`. Its `connectEnd` marks the end of the
+    handshake, for which early data does not wait.
     """
     return median("H3 1-RTT connect" if h3 == "1-RTT" else "H3 0-RTT until request", in_rtts=True)
 
@@ -119,7 +119,7 @@ def plt(combination: str, page: str) -> SeriesStatistic:
 
 
 def increase(combination: str, page: str, q: float = 0.5) -> Measure:
-    """A quantile of the PLT over the baseline's median, percent."""
+    """Increase of a quantile of the PLT over the baseline's median, percent."""
     return plt(combination, page).at(q).over(plt(BASELINE, page))
 
 
@@ -134,7 +134,7 @@ def points(more: str, less: str, page: str) -> Measure:
 
 
 def over_pages(more: str, less: str) -> Measure:
-    """The same, mean over the pages."""
+    """Difference of two median increases, mean over the pages, percentage points."""
     return mean(points(more, less, page) for page in PAGES)
 
 
@@ -144,7 +144,7 @@ def reduction(page: str) -> Measure:
 
 
 def over_links(measure: Measure, links: Sequence[str] = LINKS) -> list[Measure]:
-    """A measure on each of some links."""
+    """A measure on each link."""
     return [measure.on(link) for link in links]
 
 
@@ -154,17 +154,17 @@ def cells(of: Callable[..., Measure], *what: str, links: Sequence[str] = LINKS) 
 
 
 def worst(combination: str) -> Measure:
-    """Greatest of the median increases of all cells, percent."""
+    """Largest median increase of all cells, percent."""
     return maximum(cells(increase, combination))
 
 
 def left_tail(combination: str, page: str) -> Measure:
-    """From the 5th percentile to the median, percentage points."""
+    """Distance from the 5th percentile of the increase to its median, percentage points."""
     return increase(combination, page) - increase(combination, page, 0.05)
 
 
 def tail_excess(combination: str, page: str) -> Measure:
-    """Excess of P5 to P20 over `TAIL_RATIO` times P20 to the median, percentage points."""
+    """Distance from P5 to P20 minus `TAIL_RATIO` times the distance from P20 to the median, percentage points."""
     p5, p20, p50 = (increase(combination, page, q) for q in (0.05, 0.2, 0.5))
     return (p20 - p5) - TAIL_RATIO * (p50 - p20)
 
@@ -176,7 +176,7 @@ SAVED_EXCHANGE_MS = within("DoH exchange", "DoQ exchange")
 
 @CustomMeasure
 def saving_per_rtt(o: Observed) -> Estimate:
-    """Slope of what H3 0-RTT saves (ms, mean over the pages) over the RTT of the link (ms)."""
+    """Slope of the PLT that H3 0-RTT saves (ms, mean over the pages) against the RTT of the link (ms)."""
     rtts = np.array([o.rtt_ms(link) for link in LINKS])
     weights = (rtts - rtts.mean()) / ((rtts - rtts.mean()) ** 2).sum()
     savings = over_links(mean(within(DOQ, COALESCING, page) for page in PAGES))
@@ -187,13 +187,13 @@ def saving_per_rtt(o: Observed) -> Estimate:
 
 @CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
-    """DoH minus DoQ on the link, except DSL, on which the difference is farthest from one RTT."""
+    """DoH exchange minus DoQ exchange on the link with the largest deviation from one RTT, DSL excluded."""
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
 @CustomMeasure
 def udp_failures(o: Observed) -> Estimate:
-    """Failed DoUDP exchanges, of how many tried (`n`)."""
+    """Number of failed DoUDP exchanges; `n` is the number of attempted ones."""
     tried, failed = (
         metrics.failures(**o.tables)
         .filter(pl.col("condition") == "DoUDP", pl.col("link").is_in(LINKS))
@@ -207,7 +207,7 @@ def udp_failures(o: Observed) -> Estimate:
     return Estimate(float(failed), tried, o.rounds)
 
 
-# How it is judged
+# Rules
 
 in_rtts = Number(tolerance=IN_RTTS, unit="RTT", direction=Sign())
 in_percent = Number(tolerance=RELATIVE, unit="%", direction=Sign())
@@ -217,12 +217,12 @@ percent_of_loads = Number(tolerance=SHARE, unit="%")
 
 
 def trips(minimum: int) -> Number:
-    """A duration in multiples of the RTT, of so many round-trips."""
+    """Rule for a duration in multiples of the RTT that has this number of whole round-trips."""
     return Number(tolerance=IN_RTTS, unit="RTT", direction=RoundTrips(minimum))
 
 
 def counted(unit: str, direction: Sign | None = None) -> Number:
-    """A count."""
+    """Rule for a count."""
     return Number(tolerance=EXACT, unit=unit, direction=direction)
 
 
@@ -234,38 +234,38 @@ def rtts(*, above: float | None = None, below: float | None = None) -> Bound:
 def ordering(
     unit: str, criterion: str = "95 % interval of each difference excludes 0", enough: int | None = None
 ) -> Rule:
-    """Each of the differences is above 0, within the resolution of the browser's clock."""
+    """All differences, or `enough` of them, are above 0. Those below the step of the browser's clock have no sign."""
     fastest = {"ms": 1.0, "RTT": 1 / RTT_MS["fiber"], "points": 100 / FASTEST_MS}.get(unit, 0.0)
     return Ordering(unit=unit, enough=enough, criterion=criterion, resolution=LOAD_RESOLUTION_MS * fastest)
 
 
 def by_page(of: Callable[[str], Measure], *pages: str) -> Margins:
-    """Margins: something decreases from page to page."""
+    """Margins of a measure that decreases from page to page."""
     return descending({page: of(page) for page in pages or PAGES})
 
 
 def in_ms(identifier: str, combination: str, page: str, link: str, q: float = 0.5) -> Check:
-    """An absolute PLT."""
+    """Check of an absolute PLT."""
     sentence = f"PLT of {page} on {link} with {combination}, ms" + (f" (P{q * 100:.0f})" if q != 0.5 else "")
     return claim(identifier, sentence, plt(combination, page).on(link).at(q), absolute_ms)
 
 
 def ms_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
-    """A difference of median PLTs in ms, which is round-trips again."""
+    """Check of a difference of two median PLTs, ms. It consists of round-trips, so its tolerance depends on the RTT."""
     rule = Number(tolerance=difference_ms(RTT_MS[link]), unit="ms", direction=Sign())
     sentence = f"PLT of {page} on {link}: {more} minus {less}, ms"
     return claim(identifier, sentence, (plt(more, page) - plt(less, page)).on(link), rule)
 
 
 def points_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
-    """A difference of relative PLT increases."""
+    """Check of a difference of two relative PLT increases."""
     rule = Number(tolerance=RELATIVE, unit="points", direction=Sign())
     sentence = f"PLT increase of {page} on {link}: {more} minus {less}, percentage points"
     return claim(identifier, sentence, points(more, less, page).on(link), rule)
 
 
 def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low: float, high: float) -> Check:
-    """A step of a CDF over all links belongs to this link."""
+    """Check that a step of a CDF over all links belongs to this link."""
     span = f"P{low * 100:.0f} and P{high * 100:.0f} of all links"
 
     def share(o: Observed) -> Estimate:
@@ -283,7 +283,7 @@ def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low
 
 
 def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: str) -> Check:
-    """The last step of a CDF over all links belongs to this link, and stands out."""
+    """Check that the last step of a CDF over all links belongs to this link and rises above all other links."""
     last = step(identifier, sentence, series, link, 0.8, 1.0)
     rise = series.on(link) - maximum(over_links(series, [other for other in LINKS if other != link]))
     share = last.of
@@ -303,7 +303,7 @@ def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: st
     return claim(identifier, sentence, CustomMeasure(risen), rule)
 
 
-# Why numbers differ
+# Causes of differences
 
 CONNECT_END = (
     "The quantity is when the request can leave: of early data that is requestStart, since the connectEnd of today's "
@@ -319,7 +319,7 @@ EARLY = Cause(
 
 
 def early_in(page: str, link: str) -> Cause:
-    """What early data spares of this page on this link."""
+    """Cause: early data saves more of this page's PLT on this link than in the paper."""
     text = (
         "Today's Chromium sends its request with the first flight, the paper's after most of the handshake: early data "
         f"saves {{0}} RTT of this PLT, {{1}} ms of the {{2}} ms that {page} takes with the baseline."
@@ -329,7 +329,7 @@ def early_in(page: str, link: str) -> Cause:
 
 
 def lighter(combination: str, page: str, link: str) -> Cause:
-    """What the exchange adds to this page on this link, and to which PLT."""
+    """Cause: this page loads faster than in the paper, so that the exchange adds a larger share of the PLT."""
     exchange_of = combination.split(" + ", maxsplit=1)[0]
     text = (
         f"A guess: the paper's page took longer. Its copy takes {{0}} ms with the baseline, to which {exchange_of} "
@@ -340,12 +340,12 @@ def lighter(combination: str, page: str, link: str) -> Cause:
 
 
 def of_cell(combination: str, page: str, link: str) -> Cause:
-    """Why an increase of this cell is another than the published one."""
+    """Cause of an increase in this cell that differs from the published one."""
     return early_in(page, link) if combination == COALESCING else lighter(combination, page, link)
 
 
 def processing(series: SeriesStatistic, trips: int, published: float) -> Cause:
-    """Why a duration of the published round-trips is another than the published one."""
+    """Cause of a duration that differs from the published one, but has the same number of round-trips."""
     text = (
         f"What it takes beyond whole round-trips is processing, of client and server: {{0}} RTT here, "
         f"{published - trips:.2f} there. On fiber, where a round-trip is shortest, {{1}} ms here. In virtual time "
@@ -369,7 +369,7 @@ _LACKS = {
 
 
 def shorter(page: str, link: str, q: float = 0.5) -> Cause:
-    """The baseline of a page is shorter than the published one."""
+    """Cause: the baseline's PLT of a page is shorter than the published one."""
     published = PUBLISHED_MS[page, link, q]
     ours = plt(BASELINE, page).on(link).at(q)
     other = INSTAGRAM if page == WIKIPEDIA else WIKIPEDIA
@@ -379,7 +379,7 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:
-    """Increase of a combination over our baseline, applied to the published baseline and compared with `ms`."""
+    """Cause as in `shorter`, with our increase added to the published baseline and compared with `ms`."""
     why = shorter(page, link, q)
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]
@@ -429,19 +429,19 @@ WORST = Cause(
 
 
 def published_reduction(links: Sequence[str]) -> float:
-    """Greatest reduction of the PLT by coalescing against DoH in the published Fig. 8, as a fraction."""
+    """Largest reduction of the PLT by coalescing compared with DoH in the published Fig. 8, as a fraction."""
     table = published.load().heatmap.filter(pl.col("link").is_in(links))
     columns = table.pivot("series", index=["link", "page"], values="percent")
     return float((1 - (100 + columns[COALESCING]) / (100 + columns[DOH])).max())  # type: ignore[arg-type]
 
 
 def constant(o: Observed, value: float) -> Estimate:
-    """A number that no resample changes."""
+    """A constant as an estimate, without an interval."""
     return Estimate(value, o.rounds, o.rounds)
 
 
 def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
-    """In plain words, whether DoH costs more than a limit (percent) on these links, in how many cells."""
+    """Writes a sentence: in how many cells of these links DoH costs more than a limit (percent)."""
 
     def plain(o: Observed) -> str:
         increases = {(link, page): increase(DOH, page).on(link)(o) for link, page in product(links, PAGES)}
@@ -460,7 +460,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """A sentence: the published fraction is no fraction of the PLT."""
+    """Writes a sentence: the published fraction is not a fraction of the PLT."""
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -487,11 +487,11 @@ FIG_8 = {
     (DOH, WIKIPEDIA): "T258 T259 T260 T261 T262",
     (DOH, INSTAGRAM): "T263 T264 T265 T266 T267",
 }
-"""Claims of a column of Fig. 8, on the links from fiber to 4G medium."""
+"""Claims of Fig. 8 by combination and page, on the links from fiber to 4G medium."""
 
 
 def fig_8() -> list[Check]:
-    """Every printed cell."""
+    """Checks of all cells of Fig. 8."""
     return [
         claim(
             identifier,
@@ -517,14 +517,14 @@ _EXAMPLE_HIGHEST = {
     for combination, link, page in product(ENCRYPTED, LINKS, (WIKIPEDIA, INSTAGRAM))
 }
 _OF_DOH = {page: mean(over_links(points(DOH, COALESCING, page))) for page in PAGES}
-"""DoH less coalescing, mean over the links, percentage points."""
+"""Increase with DoH minus increase with coalescing by page, mean over the links, percentage points."""
 _MODES = plt(DOQ, EXAMPLE).on("fiber").by(modes)
 _FIRST_MODE = plt(DOQ, EXAMPLE).on("fiber").by(first_mode_percent)
 _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in (WIKIPEDIA, INSTAGRAM))
 
 
 def _over_baseline(q: float) -> Measure:
-    """Increase of a quantile of wikipedia.org on fiber over the baseline's, percent."""
+    """Increase of a quantile of coalescing over the same quantile of the baseline, wikipedia.org on fiber, percent."""
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 
@@ -650,7 +650,7 @@ SAMPLES = {
     57_436: "T078 T080 T081 T083 T084",
     11_487: "T052 T054 T063 T064 T088 T089 T092 T094 T101 T102 T110 T112 T113 T114",
 }
-"""Observations behind published extremes, over all links and of one."""
+"""Claims of published extremes by the number of observations behind them: of all links, and of one link."""
 FOLLOWS = {
     "T105": "T077, the same number",
     "T146": AGAIN.format("T116"),

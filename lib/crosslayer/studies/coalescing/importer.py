@@ -1,16 +1,16 @@
-"""Import of the raw data of TNSM24's own harness: its SQLite database becomes a dataset like any other.
+"""Import of the raw data of TNSM24's own harness: converts its SQLite database to a dataset.
 
 The schema is that of `chromium_measurement.py` in the authors' repository justus237/DoQ-H3-measurement (last revision
-0e337a2, July 2022), the meaning of the values that of its `run_measurement.sh`, of the dnsproxy it logs from
-(justus237/dnsproxy) and of the authors' analysis (justus237/DoQ-H3-analysis):
+0e337a2, July 2022). The meaning of the values follows from its `run_measurement.sh`, from the dnsproxy that writes the
+log (justus237/dnsproxy) and from the authors' analysis (justus237/DoQ-H3-analysis):
 
 - a row of `measurements` is one round of a cell: `experiment_type` is the link, `website` the page;
 - `lookups.elapsed` is the DNS exchange, ms, which the authors add to the browser's PLT;
-- `dns_metrics.metric` is a log line with a Go duration: handshake and query of DoQ, query of DoUDP. Handshake and query
-  of DoH were not told apart ("query (and likely handshake)");
+- `dns_metrics.metric` is a log line with a Go duration: handshake and query of DoQ, query of DoUDP. For DoH, the log
+  does not separate handshake and query ("query (and likely handshake)");
 - `web_performance_metrics` is the navigation timing; `is_warmup` = 1 is the load of a fresh browser (H3 1-RTT), 0 the
   load of a second browser with the first one's session ticket (H3 0-RTT);
-- `measurements.error` says which load failed; nothing is recorded of a failed exchange but its status and cause.
+- `measurements.error` names the load that failed. A failed exchange has only its status and cause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, DnsExchanges, LinkChecks,
 from crosslayer.links import Profile
 
 PROTOCOLS = ("DoQ", "DoH", "DoUDP")
-"""In the order in which the harness measured them, before both loads."""
+"""Transports in the order in which the harness measured them, before both loads."""
 
 _TIMINGS = PageLoads.sources(tables.NAVIGATION) | {"fcp_ms": "firstContentfulPaint"}
 _NEEDED = [_TIMINGS[column.name] for column in PageLoads.columns if column.success and column.name in _TIMINGS]
@@ -48,10 +48,12 @@ _NUMBERS: dict[str, tuple[str, ...]] = {
     "web_performance_metrics": ("is_warmup", *_TIMINGS.values()),
     "lookups": ("elapsed", "is_warmup"),
 }
-"""Columns it cannot do without; what else the harness wrote of a load is a number too, and kept in `navigation`."""
+"""Required numeric columns. All further columns are numbers, too; those of a load are kept in `navigation`."""
 
 _LOADS = (("1-rtt", 1.0, "H3_web_performance_warmup"), ("0-rtt", 0.0, "H3_web_performance"))
-"""Condition, `is_warmup`, and what an error of this load is called in `measurements.error`; the first ends both."""
+"""Condition, `is_warmup`, and name of the load in `measurements.error`. If the first load fails, there is no second:
+the first name contains the second, so its error counts for both loads.
+"""
 
 _NOTES = (
     "imported from the SQLite database of the harness of TNSM24 (Sengupta et al., 2024), not measured by crosslayer",
@@ -63,10 +65,10 @@ _NOTES = (
 
 
 def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile]) -> Path:
-    """Write a dataset from a database of the harness, which is only read, into a folder that is empty or missing.
+    """Convert a database of the harness to a dataset in a folder that is empty or missing; returns `folder`.
 
-    The link profiles' RTTs and rates are what the harness emulated. Returns `folder`. `CampaignError` names the file,
-    what is wrong with it and the next step.
+    The database is opened read-only. `profiles` have the RTTs and rates that the harness emulated. `CampaignError`
+    names the file, its fault and the next step.
     """
     check_new(folder)
     frames = _read(database)
@@ -90,7 +92,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
 
 
 def _read(database: Path) -> dict[str, pl.DataFrame]:
-    """The four tables in the order in which their rows were written, numbers as numbers and all else as text."""
+    """The four tables with their rows in the order of writing; columns in `_TEXT` as text, all others as numbers."""
     if not database.is_file():
         raise CampaignError("there is no such file", where=str(database), next_step="Name the harness's database.")
     try:
@@ -111,7 +113,7 @@ def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.Dat
         raise CampaignError(
             fault, where=str(database), next_step="Only databases of the harness's last version can be imported."
         )
-    # A column may hold anything in SQLite: what is not a number where one belongs is missing, never 0.
+    # An SQLite column accepts values of any type. In a numeric column, all other values become null, not 0.
     values = [
         f'CAST("{column}" AS TEXT)'
         if column in _TEXT[table]
@@ -124,7 +126,7 @@ def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.Dat
 
 
 def _rounds(frames: Mapping[str, pl.DataFrame], database: Path) -> tuple[pl.DataFrame, int]:
-    """Each measurement as a round of its cell, and how many page loads belong to no measurement.
+    """Each measurement as a round of its cell, and the number of page loads without a measurement.
 
     Columns msm_id, link, page, round, started_s, failure (text of `measurements.error`).
     """
@@ -142,7 +144,7 @@ def _rounds(frames: Mapping[str, pl.DataFrame], database: Path) -> tuple[pl.Data
     known = measurements.with_columns(started=started)
     refuse(known.filter(pl.col("msm_id").is_duplicated()), "have an identifier that another one has too")
     refuse(known.filter(pl.col("started").is_null()), "have no time that can be read")
-    # Names become folders.
+    # Links and pages become names of folders.
     plain = pl.all_horizontal(pl.col("experiment_type", "website").fill_null("").str.contains(r"^\w[\w.-]*$"))
     refuse(known.filter(~plain), "have a link or a website that is not a plain name")
     rounds = known.select(
@@ -181,7 +183,7 @@ def _phases(metrics: pl.DataFrame) -> pl.DataFrame:
         took = duration_ms(parts[3]) if parts else None
         if not parts or parts[1] != protocol or took is None or warmup:
             continue
-        # The first of each kind: a second one belongs to a retry on a connection that is already there.
+        # Only the first of each kind counts: a second one belongs to a retry on the existing connection.
         phases.setdefault((identifier, protocol), {}).setdefault(parts[2], took)
     rows = []
     for (identifier, protocol), kinds in phases.items():
@@ -206,7 +208,7 @@ def _exchanges(rounds: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.D
     joined = asked.join(lookups, on=["msm_id", "protocol"], how="left").join(
         _phases(frames["dns_metrics"]), on=["msm_id", "protocol"], how="left"
     )
-    # Only both together say something: one alone is half a log.
+    # One phase without the other comes from an incomplete log.
     both = answered & pl.col("handshake_ms").is_not_null() & pl.col("query_ms").is_not_null()
     return joined.with_columns(
         total_ms=pl.when(answered).then("elapsed"),
@@ -260,7 +262,7 @@ def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
                 study=pl.lit("coalescing"),
             )
         )
-    # The harness writes 0 where the browser had no paint entry.
+    # The harness writes 0 if the browser has no paint entry.
     painted = pl.when(pl.col("fcp_ms") > 0).then("fcp_ms")
     return pl.concat(parts).with_columns(fcp_ms=painted)
 

@@ -1,6 +1,6 @@
 """DNS exchanges, TCP connects and page loads of the `coalescing` study (Sengupta et al., TNSM 2024).
 
-The browser receives the addresses of its pages: figures and claims add the time of an exchange, as the paper does.
+The browser receives the addresses of its pages. Figures and claims add the time of an exchange, as the paper does.
 """
 
 from crosslayer.campaign.conditions import Exchange, Load, TcpConnect, measuring

@@ -1,4 +1,4 @@
-"""The series of this study, for its figures and claims, read once."""
+"""Series of this study for its figures and claims, which share the result of one read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = {
     metrics.combination(protocol, h3): (f"{protocol} exchange", f"H3 {h3.upper()} PLT")
     for protocol, h3 in metrics.SHOWN
 }
-"""The PLT of a combination is that of the exchange and of the load of the same round."""
+"""Series of each combination: its PLT is the sum of exchange and load of the same round."""
 
 _OF_EXCHANGES = {"{} exchange": "total_ms", "{} handshake": "handshake_ms", "{} query": "query_ms"}
 _OF_LOADS = {
@@ -29,17 +29,17 @@ _OF_LOADS = {
 }
 
 MAIN = {f"{h3} main PLT": f"H3 {h3.upper()} PLT" for h3 in ("1-rtt", "0-rtt")}
-"""Names of the loads of the study's own conditions among all kinds, and in this study."""
+"""Series of `metrics.loads_by_kind` that are conditions of this study, with their names in this study."""
 
 _read: list[tuple[tuple[pl.LazyFrame, ...], metrics.Cells]] = []
-"""The last two campaigns, by their tables: figures and claims are made of the same, at the same time."""
+"""Tables and series of the last two campaigns. Figures and claims use the same campaign at the same time."""
 _reading = Lock()
 
 
 def observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> metrics.Cells:
-    """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms.
+    """Durations of exchanges by protocol and part, TCP RTTs, times of loads, PLTs of combinations and self-checks, ms.
 
-    And the PLT of loads that check the procedure (`metrics.loads_by_kind`): those of `MAIN` are called otherwise here.
+    Self-checks have the series of `metrics.loads_by_kind`, except those in `MAIN`, which have other names here.
     """
     tables = (dns_exchanges, tcp_rtts, page_loads)
     with _reading:

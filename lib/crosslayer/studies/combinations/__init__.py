@@ -1,4 +1,4 @@
-"""Every combination of DNS and HTTP/3, with every state that an earlier visit may have left: the fair factorial."""
+"""Full factorial: all combinations of DNS and HTTP/3, with all states that an earlier visit may leave."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,8 +14,8 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT
-    with a refused ticket. 0: none."""
+    """Rounds in which a cell has each self-check once; 0: no self-checks. Self-checks are a repetition of each load
+    (A/A) and a negative control. The control is a load that is primed as for 0-RTT, but with a refused ticket."""
 
 
 STUDY = question(

@@ -1,4 +1,4 @@
-"""What encrypted DNS costs a first and a returning visit, each compared with plain DNS in the same state."""
+"""Cost of encrypted DNS for a first and a returning visit, each compared with plain DNS in the same state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """Smallest and largest cost of a link and page, and the cost of each page over all links."""
+    """Smallest and largest cost over all cells, and the cost of each page over all links."""
     rows = combined(inputs.dns_exchanges, inputs.page_loads).filter(pl.col("page").is_in(PAGES))
     result = []
     for topic, pairs in zip((FIRST_VISIT, RETURNING_VISIT), VISITS.values(), strict=True):
@@ -45,7 +45,7 @@ _ENDS = {"smallest": min, "largest": max}
 
 
 def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Medians of all rounds: by, rtt, percent."""
+    """Medians over all rounds. Columns: those in `by`, rtt, percent."""
     in_rtts = metrics.in_rtts(of, inputs.rtts, ["difference_ms"])
     return (
         in_rtts.group_by(by)
@@ -56,7 +56,7 @@ def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFram
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """What each visit costs in RTT, and in percent of each page; nothing without numbers."""
+    """Cost of each kind of visit in RTT, and in percent of each page's load time; empty without numbers."""
     if not values:
         return StudyAnswer()
 

@@ -1,4 +1,4 @@
-"""What this study claims itself, judged as the papers' results are: the same state on both sides."""
+"""Claims of this study, judged like the papers' results. Both sides of a comparison have the same state."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def _added(exchange: str, load: str, page: str) -> Measure:
 
 
 def _percent(exchange: str, load: str, page: str) -> Measure:
-    """The same, percent of the PLT."""
+    """Increase of the PLT by an exchange over DoUDP with the same load, percent."""
     return median(combination(exchange, load), page).over(median(combination("DoUDP", load), page))
 
 
 def _of_links(exchange: str, load: str, page: str) -> Measure:
-    """The same on each link, the middle one."""
+    """Median of `_percent` over the links."""
     return CustomMeasure(lambda o: median_of(_percent(exchange, load, page).on(link) for link in o.links)(o))
 
 
@@ -74,7 +74,7 @@ _VISITS = {
     "first visit": lambda protocol: (named(protocol), FULL),
     "returning visit": lambda protocol: (BEST[protocol], WITH),
 }
-"""The state of both, DNS and page."""
+"""State of DNS and page by kind of visit."""
 _COSTS = {
     f"F{number:03}": row
     for number, row in enumerate(

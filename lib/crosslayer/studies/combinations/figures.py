@@ -53,7 +53,7 @@ _SUM = (
 )
 _NOTHING = "no rounds with both an exchange and a load"
 _CLEAR = 0.05
-"""RTTs that count as a difference."""
+"""Smallest difference that counts, RTT."""
 
 
 class Pair(NamedTuple):
@@ -68,10 +68,10 @@ def _rows(inputs: Inputs) -> pl.LazyFrame:
 
 
 def _costs(inputs: Inputs, pairs: Mapping[str, Pair]) -> pl.DataFrame:
-    """What each pair differs by within a round, percent of the baseline's median in the cell.
+    """Difference of each pair within a round, percent of the baseline's median in the cell.
 
-    Columns series, link, page, source, n, rounds, median, low, high. Rows of source `pooled` have all links of a page
-    together, and no link.
+    Columns series, link, page, source, n, rounds, median, low, high. Rows of source `pooled` contain all links of a
+    page; their link is null.
     """
     rows = _rows(inputs)
     parts = []
@@ -87,7 +87,7 @@ _TABLE = ("source", "page", "link", "series", "n", "median", "low", "high")
 
 
 def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) -> AnyChart:
-    """Dots with intervals: a row a link, a column a page."""
+    """Dots with intervals: one row per link, one column per page."""
     shown = frame.filter(pl.col("source") == "measured")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -119,7 +119,7 @@ def _over_cells(frame: pl.DataFrame, series: str) -> str:
 def factorial_data(inputs: Inputs) -> pl.DataFrame:
     """PLT of every combination minus that of DoUDP + H3 1-RTT in the same round, multiples of the RTT.
 
-    Columns page, exchange, load, source, n, rounds, median, low, high; all links of a page together.
+    Columns page, exchange, load, source, n, rounds, median, low, high. All links of a page are pooled.
     """
     rows = _rows(inputs)
     parts = []
@@ -132,7 +132,7 @@ def factorial_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def factorial(frame: pl.DataFrame) -> AnyChart:
-    """Twelve states of DNS by three of the page, for each page."""
+    """Heat map for each page: twelve states of DNS by three states of the page."""
     if frame.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     pages = sorted(frame["page"].unique())
@@ -261,7 +261,7 @@ _LIKE_STYLES = {
 
 
 def like_with_like_verdict(frame: pl.DataFrame) -> str:
-    """What does DoQ cost over DoUDP where both sides have the same ticket and token?"""
+    """What does DoQ cost over DoUDP if both sides have the same ticket and token?"""
     unfair, fair = (
         _over_cells(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
     )
@@ -287,9 +287,9 @@ VISITS: dict[str, dict[Protocol, Pair]] = {
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """What each transport costs over plain DNS in the same state, percent of the baseline's median.
+    """Cost of each transport over plain DNS in the same state, percent of the baseline's median.
 
-    As `_costs`, and a column `visit`; the series is the transport.
+    Columns as in `_costs`, and `visit`. The series is the transport.
     """
     parts = [
         _costs(inputs, {str(protocol): pair for protocol, pair in pairs.items()}).with_columns(visit=pl.lit(visit))
@@ -299,7 +299,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def visits(frame: pl.DataFrame) -> AnyChart:
-    """A row a transport, a column a visit; all links of a page together."""
+    """One row per transport, one column per kind of visit. All links of a page are pooled."""
     shown = frame.filter(pl.col("source") == "pooled")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -348,8 +348,7 @@ _CLIENT_STYLES = {_OURS: Style(BLUE, "circle", WIDE), _AS_BROWSER: Style(RED, "s
 def implementations_data(inputs: Inputs) -> pl.DataFrame:
     """A DoQ exchange by other clients minus the one by quic-go in the same round, full handshakes, ms.
 
-    Columns link, client, measure, source, n, rounds, median, low, high; rows of source `pooled` have all links
-    together.
+    Columns link, client, measure, source, n, rounds, median, low, high. Rows of source `pooled` contain all links.
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == Protocol.DOQ.value)
     parts = []
@@ -362,7 +361,7 @@ def implementations_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def implementations(frame: pl.DataFrame) -> AnyChart:
-    """A row a link, a column a phase."""
+    """One row per link, one column per phase."""
     shown = frame.filter(pl.col("source") == "measured")
     if shown.is_empty():
         return marks.empty_plot("no rounds with both implementations", TEXT_WIDTH - 60)

@@ -1,6 +1,7 @@
-"""DNS exchanges and page loads in every state that an earlier visit may have left; figures add them within a round.
+"""DNS exchanges and page loads in every state that an earlier visit may leave. Figures add them within a round.
 
-Exchanges by quic-go show what our own client adds; one has a hello as large as the browser's.
+Exchanges by quic-go show the additional time of our own client. One of them has a ClientHello as large as the
+browser's.
 """
 
 from crosslayer.campaign.conditions import Exchange, Load, StubExchange, measuring

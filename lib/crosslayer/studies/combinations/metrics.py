@@ -1,4 +1,4 @@
-"""Exchanges and loads of one round put together: every state of DNS with every state of the page."""
+"""Sums of an exchange and a load of the same round, for all states of DNS and of the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATES = {Resumption.NONE: "", Resumption.TICKET: " resumed", Resumption.EARLY_
 
 FULL, WITH, WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
 LOADS = (FULL, WITHOUT, WITH)
-"""States of the page: never here before, or back with a ticket, without and with the token that proves the address."""
+"""States of the page: a first visit, and returning visits with a ticket, without and with address-validation token."""
 
 
 def named(protocol: Protocol, resumption: Resumption = Resumption.NONE) -> str:
@@ -28,10 +28,10 @@ EXCHANGES = tuple(
     for protocol in SIX_TRANSPORTS
     if resumption in protocol.transport.resumptions
 )
-"""States of DNS: all full handshakes, then what resumes a session, then early data."""
+"""States of DNS: first all full handshakes, then resumed sessions, then early data."""
 
 BEST = {protocol: named(protocol, protocol.transport.resumptions[-1]) for protocol in SIX_TRANSPORTS}
-"""What each transport does for a visitor who was here before."""
+"""State of each transport on a returning visit: early data if possible, otherwise a resumed session if possible."""
 
 
 def combination(exchange: str, load: str) -> str:
@@ -43,7 +43,7 @@ COMBINATIONS = tuple(combination(*pair) for pair in product(EXCHANGES, LOADS))
 
 
 def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """PLT of every combination: DNS exchange plus browser PLT of the same round of the same cell, a sum and no load.
+    """PLT of every combination: the sum of DNS exchange and browser PLT of the same round and cell.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFr
         lacks one of the two has no row.
     """
     state = pl.col("resumption").replace_strict(_STATES, default=None, return_dtype=pl.String)
-    ours = dns_exchanges.filter(pl.col("condition") == "main")  # not by the stub
+    ours = dns_exchanges.filter(pl.col("condition") == "main")  # excludes exchanges by the stub
     exchanges = pl.concat(metrics.exchanges(ours, resumption=name) for name in _STATES).select(
         *metrics.ROUND, exchange=pl.concat_str("protocol", state), exchange_ms="total_ms"
     )
@@ -69,7 +69,7 @@ def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFr
 
 
 def costs(rows: pl.LazyFrame, combination: str, baseline: str) -> pl.LazyFrame:
-    """What a combination costs over another in the same round, of rows of `combined`.
+    """Difference between a combination and a baseline in the same round; `rows` are those of `combined`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A load of a browser that resolves by itself, compared with the sum of an exchange and a load without lookup."""
+"""Load of a browser that resolves names itself, compared with the sum of an exchange and a load without lookup."""
 
 from crosslayer.studies import web
 from crosslayer.studies.coalescing import LINKS, PAGES

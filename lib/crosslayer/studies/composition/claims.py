@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Claims of this study: its conclusions as falsifiable statements, judged on its campaign."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crosslayer.claims.rules import Ordering, by_id, claim, within
 from crosslayer.metrics import EQUAL_PERCENT
 
 _PROTOCOLS = {"DoUDP": "none", "DoH": "ticket", "DoQ": "ticket"}
-"""Transports, and what their exchange resumes: the same as the browser's own lookup does."""
+"""DNS transports and the resumption of their exchange, which is that of the browser's own lookup."""
 _TIMES = {"first byte": "response_start_ms", "PLT": "plt_ms"}
 SOURCES = {
     f"{protocol} exchange": Source(
@@ -40,13 +40,13 @@ SOURCES = {
 
 
 def observed(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Exchanges, loads with a known address, and loads of a browser that resolves by itself, ms."""
+    """Times of exchanges, decoupled loads and coupled loads, ms."""
     tables = {"dns_exchanges": dns_exchanges, "page_loads": page_loads}
     return observed_from(SOURCES, tables, metrics.nominal_rtts(link_checks))
 
 
 def difference(protocol: str, what: str) -> Measure:
-    """Sum of exchange and load minus the load of a browser that resolves by itself, percent of the latter."""
+    """Exchange plus decoupled load minus coupled load, percent of the coupled load."""
     terms = {f"{protocol} exchange": 1.0, f"alone, {what}": 1.0, f"{protocol}, {what}": -1.0}
     return 100 * (median(terms) / median(f"{protocol}, {what}"))
 

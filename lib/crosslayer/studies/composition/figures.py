@@ -1,4 +1,4 @@
-"""Is the sum of an exchange and a load what a browser that resolves by itself takes?"""
+"""Does the sum of an exchange and a load equal the time of a browser that resolves names itself?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMES = {_FIRST_BYTE: "response_start_ms", _PLT: "plt_ms"}
 
 
 def _observations(inputs: Inputs) -> pl.LazyFrame:
-    """The sum minus the coupled load of the same round, ms; the series is the DNS transport."""
+    """Exchange plus decoupled load minus the coupled load of the same round, ms. The series is the DNS transport."""
     loads = inputs.loads.select(*metrics.ROUND, "coupling", "dns_protocol", *_TIMES.values())
     resumed = metrics.exchanges(inputs.dns_exchanges, resumption="ticket")
     of_plain = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == "DoUDP")
@@ -29,7 +29,7 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 
 def composition_verdict(frame: pl.DataFrame) -> str:
-    """Is the sum what a browser that resolves by itself takes?"""
+    """Does the sum equal the time of a browser that resolves names itself?"""
     sentences = []
     for measure in _TIMES:
         cells = frame.filter(source=MEASURED, measure=measure)

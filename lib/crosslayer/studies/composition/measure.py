@@ -1,7 +1,7 @@
-"""Loads of a browser that resolves by itself, and the two parts of the sum that the paper has instead.
+"""Loads of a browser that resolves names itself, and the exchange and load that the paper adds up instead.
 
-The state is the same on both sides: DNS resumes the session of an earlier connection where its transport has sessions,
-the page's connection is new, with a full handshake.
+Both sides have the same state. DNS resumes an earlier session if its transport has sessions. The page's connection is
+new and has a full handshake.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOAD = "H3 1-RTT"
 
 
 class Composition(Measurer):
-    """Coupled loads as the study of browsers that resolve makes them; exchanges and loads as the combinations do."""
+    """Coupled loads as in the study `web`, and exchanges and loads as in the study `combinations`."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -50,11 +50,11 @@ class Composition(Measurer):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """Server options of the study `web`, whose loads these are."""
+        """Server options of the study `web`, which makes the coupled loads."""
         return web.STUDY.measurer.server_options(plan)
 
     def conditions(self, cell: Cell) -> list[str]:
-        """A coupled load and an exchange over each transport, and the load that is added to all of these."""
+        """A coupled load and an exchange over each transport, and the load that is added to each exchange."""
         return [*_COUPLED, *_EXCHANGES, _LOAD]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -65,7 +65,7 @@ class Composition(Measurer):
         return measured.table, measured.columns
 
     def warm_up(self) -> None:
-        """One load of each browser and one exchange of each kind."""
+        """Make one load in each browser and one exchange of each kind."""
         page = self.context.pages[self.context.plan.pages[0]]
         for exchange in _EXCHANGES.values():
             exchange.warm_up(self._exchanges, page)
@@ -73,7 +73,7 @@ class Composition(Measurer):
         self._loads.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One observation as rows by table; the priming exchange of one that resumes a session is a row too."""
+        """Make one observation; returns its rows by table. The priming exchange of a resumed one has a row too."""
         if condition in _COUPLED:
             return self._coupled.measure(_COUPLED[condition].value, cell, round_number, position)
         row = self.row(condition, cell, round_number, position)

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaigns."""
+"""Claims of this study: its conclusions as falsifiable statements, judged on its campaigns."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SOURCES = {
 
 
 def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """When the response starts, by kind of load, ms."""
+    """Start of the response by kind of load, ms."""
     return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
 
 
 def spared(kind: str) -> Measure:
-    """Lead of the response over one after a full handshake in the same round, RTT."""
+    """How much earlier the response starts than after a full handshake in the same round, RTT."""
     return median({"full handshake": 1.0, kind: -1.0}, in_rtts=True)
 
 

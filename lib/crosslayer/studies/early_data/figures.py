@@ -41,9 +41,9 @@ _MEASURES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """What each kind of load saves over a full handshake in the same round, ms.
+    """Time that each kind of load saves over a full handshake in the same round, ms.
 
-    Columns link, measure, series, source, x (RTT, ms), n, rounds, median, low, high; rows of source `slope` have the
+    Columns link, measure, series, source, x (RTT, ms), n, rounds, median, low, high. Rows of source `slope` have the
     saving per ms of RTT.
     """
     loads = _loads(inputs).with_columns(
@@ -70,7 +70,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """What a load saves over one with a full handshake, against the RTT of the link."""
+    """Time saved over a load with a full handshake, against the RTT of the link."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no pairs of page loads of this study", COLUMN_WIDTH - 60)
     shown = frame.filter(pl.col("source") != "slope")
@@ -92,7 +92,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
 
 
 def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, series, source, link, n, median, low, high; ms, and ms per ms in the rows of slopes."""
+    """Columns measure, series, source, link, n, median, low, high; ms, slopes in ms per ms of RTT."""
     order = pl.col("source").replace_strict({"measured": 0, "published": 1, "slope": 2}, return_dtype=pl.Int64)
     return frame.sort(
         "measure", "series", order, "x", descending=[True, False, False, False], maintain_order=True

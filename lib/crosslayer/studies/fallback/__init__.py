@@ -1,4 +1,4 @@
-"""What a page over HTTP/3 costs where the path blocks QUIC, TCP or DNS: what a browser tries, and when."""
+"""Page loads over HTTP/3 on a path that blocks QUIC, TCP or DNS: their delay, and what a browser tries and when."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,12 +15,12 @@ class Options:
     """Options of a plan that only this study has."""
 
     cases: tuple[str, ...] = ()
-    """Cases by their names (`cases.CASES`); every one where none is named."""
+    """Names of cases (`cases.CASES`); all cases if empty."""
     clients: Annotated[tuple[Browser, ...], Meta(min_length=1)] = tuple(Browser)
-    """Clients that are measured, where they are installed: see `crosslayer.vocabulary.Browser`."""
+    """Clients that are measured if they are installed, see `crosslayer.vocabulary.Browser`."""
     full_rounds: Annotated[int, Meta(ge=0)] = 1
-    """Rounds of a cell that have every case, from the first. Others have those that claims need. Rounds in virtual time
-    hardly differ."""
+    """Number of first rounds of a cell that have every case. Later rounds have only the cases that claims need, since
+    rounds in virtual time hardly differ."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.cases) - set(CASES)):

@@ -21,9 +21,9 @@ SECTIONS: Final[Mapping[str, str]] = {
 }
 """Titles of the kinds of visit."""
 LATE_MS: Final = 600
-"""Longer than every timer of a client that waits for a family, shorter than its repetition of a lookup, ms."""
+"""Delay of a late DNS answer, ms: longer than every resolution delay, shorter than the time to a repeated lookup."""
 PUBLIC = "{public}"
-"""Stands for the public name of the page's ECH key."""
+"""Placeholder for the public name of the page's ECH key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,24 @@ class Case:
     """One condition."""
 
     about: str
-    """The fault, for readers."""
+    """The fault as text."""
     visit: Visit
-    """`first`: the browser knows nothing. `second`: it loaded the page on the same path. `return`: on a good path."""
+    """`first`: no earlier visit. `second`: after a visit on the same path. `return`: after a visit without faults."""
     faults: tuple[str, ...] = ()
     """Faults of the path to the page's host, see `path_faults`."""
     record: Literal["none", "h3", "h3-ech", "h3-hints"] = "h3"
-    """HTTPS record of the host, `h3-hints` with its addresses; without one, only Alt-Svc announces HTTP/3."""
+    """HTTPS record of the host; `h3-hints` has address hints. With `none`, only Alt-Svc announces HTTP/3."""
     ipv6: bool = False
     """Whether the host has an IPv6 address too."""
     late: tuple[QueryType, ...] = ()
     """Types of queries for the host that the resolver answers `LATE_MS` late."""
     pause_s: float = 1.0
-    """Time between the end of the first visit and the fault or the measured visit, s; 1 s for the close to arrive."""
+    """Time from the end of the earlier visit to the fault and the measured visit, s; 1 s lets the close arrive."""
     of_resolver: bool = False
-    """Whether the faults are those of the path to the resolver instead."""
+    """Whether the faults are on the path to the resolver instead of the host."""
 
     private: bool = False
-    """Whether the host has an address of the private ranges (RFC 1918)."""
+    """Whether the host has a private address (RFC 1918)."""
 
     @property
     def section(self) -> str:
@@ -57,14 +57,14 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The fault, with what announces HTTP/3 if no HTTPS record does."""
+        """The fault. Without an HTTPS record, also HTTP/2 (first visit) or Alt-Svc."""
         if self.record != "none":
             return self.about
         return f"{self.about} (HTTP/2)" if self.visit == FIRST else f"{self.about} (Alt-Svc)"
 
     @property
     def for_curl(self) -> bool:
-        """Whether curl can be measured in it: it asks for no HTTPS record, and remembers of a visit only Alt-Svc."""
+        """Whether curl can be measured: it requests no HTTPS record, and keeps only Alt-Svc from an earlier visit."""
         later = self.visit != FIRST and self.record == "none"
         return later or (self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late)
 
@@ -118,7 +118,7 @@ CASES: Final[Mapping[str, Case]] = {
     "return-alt-svc-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, "none"),
     "return-alt-svc-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, "none"),
 }
-"""By name, which is the column `condition`."""
+"""Cases by name, the value of the column `condition`."""
 
 IN_EVERY_ROUND: Final[Mapping[Browser, tuple[str, ...]]] = {
     Browser.CHROMIUM: (
@@ -151,4 +151,4 @@ IN_EVERY_ROUND: Final[Mapping[Browser, tuple[str, ...]]] = {
     ),
     Browser.CURL: tuple(name for name, case in CASES.items() if case.for_curl),
 }
-"""Cases that claims need in several rounds, by client, and those of curl, which are quick."""
+"""Cases of every round by client: those that claims need, and all cases of curl, which take little time."""

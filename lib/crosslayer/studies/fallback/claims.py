@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Claims of this study: its conclusions as falsifiable statements, judged on its campaign."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from crosslayer.studies.fallback.timers import TIMERS, delays, rows_of
 from crosslayer.vocabulary import Browser
 
 _TIMER = Tolerance(at_least=1.3)
-"""Of a timer that packets show, ms: clients round up to 1 ms, and the kernel's slack is a thousandth of 300 ms."""
+"""For a timer measured from packets, ms. Clients round up to 1 ms, and the kernel's slack is 0.1 % of 300 ms."""
 _OF_BROWSER = Tolerance(at_least=2.0)
-"""Of a timer that is seen in two times of the browser's clock, ms."""
+"""For a timer measured as the difference of two times of the browser's clock, ms."""
 _STALL = 500.0
-"""Less than the delay of late answers (`LATE_MS`), more than every resolution delay, ms."""
+"""Shortest stall, ms: less than the delay of late answers (`LATE_MS`), more than every resolution delay."""
 
 
 def _response(client: Browser, condition: str) -> Source:
@@ -34,7 +34,7 @@ _RESPONSES = {
     for name, case in CASES.items()
     if client is not Browser.CURL or case.for_curl
 }
-"""Starts of responses by case, those of Chromium without its name."""
+"""Start of the response by client and case. Series of Chromium have no client name."""
 
 _DELAYS = {series: Source("attempts", rows_of(timer), pl.col("started_ms")) for series, timer in TIMERS.items()}
 SOURCES: Sources = {series: (source,) for series, source in (_RESPONSES | _DELAYS).items()}
@@ -43,13 +43,13 @@ SOURCES: Sources = {series: (source,) for series, source in (_RESPONSES | _DELAY
 def observed(page_loads: pl.LazyFrame, attempts: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Start of the response by case, and delays between attempts, ms."""
     series = _RESPONSES | {timer: Source("delays", pl.col("series") == timer, pl.col("value")) for timer in TIMERS}
-    # Read once: every series filters this table, which has a query for every timer.
+    # Computed once: every series filters this table, which takes one query per timer.
     tables = {"page_loads": page_loads, "delays": delays(attempts).collect().lazy()}
     return observed_from(series, tables, metrics.nominal_rtts(link_checks))
 
 
 def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
-    """By how much the response starts later in a case than in another within a round, ms or RTT."""
+    """How much later the response starts in a case than in another within a round, ms or RTT."""
     return median({case: 1.0, other: -1.0}, in_rtts=in_rtts)
 
 

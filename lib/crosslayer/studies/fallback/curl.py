@@ -39,7 +39,7 @@ class Fetched:
 
 
 def versions() -> dict[str, str]:
-    """Versions of libcurl and of its libraries for QUIC; empty where there is no libcurl with HTTP/3."""
+    """Versions of libcurl and of its libraries for QUIC; empty without a libcurl that supports HTTP/3."""
     if pycurl is None or not pycurl.version_info()[4] & _HTTP3_FEATURE:
         return {}
     known = dict(word.partition("/")[::2] for word in pycurl.version.split())
@@ -47,15 +47,15 @@ def versions() -> dict[str, str]:
 
 
 def fetch(url: str, *, http3: bool, ca_file: Path, timeout_s: float, alt_svc: Path | None = None) -> Fetched:
-    """Request a document in a new libcurl handle, which knows of earlier requests what `alt_svc` contains.
+    """Request a document with a new libcurl handle. Its only state from earlier requests is the file `alt_svc`.
 
     Parameters
     ----------
     url
         URL of the document.
     http3
-        `curl --http3`: HTTP/3, or HTTP/2 where HTTP/3 does not answer in time. Otherwise curl chooses: HTTP/2, and
-        HTTP/3 if `alt_svc` contains it.
+        True: as `curl --http3`, i.e. HTTP/3, or HTTP/2 if HTTP/3 does not answer in time. False: HTTP/2, or HTTP/3 if
+        `alt_svc` announces it.
     ca_file
         CA certificate, PEM.
     timeout_s

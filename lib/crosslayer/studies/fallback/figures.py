@@ -1,4 +1,4 @@
-"""What a page costs where the path blocks packets, by browser and fault."""
+"""Start of the response and timers on a path that blocks packets, by client and fault."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _DELAYS = (
     ("Dropped packets, first visit", "first", "first-udp-dropped"),
     ("Dropped packets, returning visit with early data", "return", "return-udp-dropped"),
 )
-"""Faults that the answer names, each with the conditions without and with it."""
+"""Faults in the verdict: title, condition without the fault, condition with it."""
 _NAMED_TIMERS = ("QUIC, then TCP", "QUIC with early data, then TCP", "TCP over IPv6, then over IPv4")
-"""Timers that the answer names; the table has all."""
+"""Timers in the verdict. The table has all timers."""
 _ROW_PX = 9
 """Height of a client within a row."""
 _NO_PAGE_MS = 200_000.0
@@ -42,8 +42,8 @@ _AXIS = "Response starts (ms, logarithmic)"
 def blocked_data(inputs: Inputs) -> pl.DataFrame:
     """Start of the response by browser, case and link; ms.
 
-    Columns browser, link, condition, section, about, loads, ended, n, median, low, high. `ended` of the `loads` tried
-    have no response: they failed, or were ended.
+    Columns browser, link, condition, section, about, loads, ended, n, median, low, high. `loads` were tried; `ended` of
+    them failed or were ended, so they have no response.
     """
     cases = inputs.page_loads.filter(pl.col("condition").is_in(list(CASES)))
     keys = ["browser", "link", "condition"]
@@ -59,7 +59,7 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
-    """Rows with the name of their client, and how clients are drawn."""
+    """Rows with the column `client`, and the encodings of the clients."""
     shown = with_titles(frame).with_columns(client=pl.col("browser").replace(CLIENTS))
     present = {name: style for name, style in _STYLES.items() if name in set(shown["client"])}
     encodings = marks.encode_series("client", present, "color", "shape", columns=len(present))
@@ -67,7 +67,7 @@ def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
-    """A row of plots for each kind of visit, one for each link; `no page` at the end where none came."""
+    """One row of plots per kind of visit, one plot per link. `no page` at the right marks faults without a page."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
     shown, encodings = _clients(frame)
@@ -105,7 +105,7 @@ def _height(frame: pl.DataFrame, labels: list[str]) -> int:
 
 
 def _without_page(part: pl.DataFrame) -> pl.DataFrame:
-    """A label for each fault with which no page came in some client: about, median, text."""
+    """Labels for the faults with which a client got no page. Columns about, median (position, ms), text."""
     clients = part.group_by("about", maintain_order=True).agg(
         all=pl.col("client").n_unique(), failed=pl.col("client").filter(pl.col("median").is_null()).unique()
     )
@@ -118,14 +118,14 @@ def _without_page(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def blocked_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """browser, link, condition, section, about, loads, ended, n, median, low, high; ms."""
+    """Columns browser, link, condition, section, about, loads, ended, n, median, low, high; ms."""
     return frame.select(
         "browser", "link", "condition", "section", "about", "loads", "ended", "n", "median", "low", "high"
     )
 
 
 def blocked_verdict(frame: pl.DataFrame) -> str:
-    """What does a user pay, and when does a browser try something else?"""
+    """How much later does the response start on a path that blocks UDP port 443?"""
     medians = frame.drop_nulls("median").select("browser", "link", "condition", "median")
     sentences = []
     for title, base, condition in _DELAYS:
@@ -150,7 +150,7 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
 
 
 def timers_data(inputs: Inputs) -> pl.DataFrame:
-    """Timers of each client by link: browser, about, link, n, median, and low and high, the extremes of all rounds."""
+    """Timers of each client, ms. Columns browser, about, link, n, median, low, high (extremes of all rounds)."""
     keys = ["series", "link"]
     value = pl.col("value")
     rounds = delays(inputs.attempts).group_by(keys)
@@ -165,7 +165,7 @@ def timers_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def timers(frame: pl.DataFrame) -> AnyChart:
-    """A row for each timer, from its least to its greatest value."""
+    """One row per timer, from its smallest to its largest value."""
     if frame.is_empty():
         return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
     shown, encodings = _clients(frame)
@@ -190,12 +190,12 @@ def timers(frame: pl.DataFrame) -> AnyChart:
 
 
 def timers_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """browser, about, link, n, median, low, high; ms."""
+    """Columns browser, about, link, n, median, low, high; ms."""
     return frame.select("browser", "about", "link", "n", "median", "low", "high")
 
 
 def timers_verdict(frame: pl.DataFrame) -> str:
-    """What does each client wait for?"""
+    """How long does each client wait?"""
     sentences = []
     for about in _NAMED_TIMERS:
         waits = frame.filter(pl.col("about") == about).group_by("browser", maintain_order=True)

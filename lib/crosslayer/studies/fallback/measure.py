@@ -1,7 +1,7 @@
-"""Page loads in a browser, and in curl, that resolve the page's host themselves, on a path that blocks packets to it.
+"""Page loads in browsers and curl, which resolve the page's host themselves, on a path that blocks packets to it.
 
-HTTP/3 is announced by an HTTPS record or, on a later visit, by Alt-Svc. All other hosts are reachable, so the browser
-knows that QUIC works on its network. Before a load, each fault is verified by probes to the same address.
+An HTTPS record announces HTTP/3, or Alt-Svc on a later visit. All other hosts are reachable, so the browser does not
+consider QUIC unusable on its network. Before a load, probes to the same address verify each fault.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LOAD_TIMEOUT_S = 110.0
 """A load that takes longer is ended. ChromeDriver's own connection gives up after 120 s."""
 _ALT_SVC = 'h3=":443"; ma=86400'
 _PROBE_RTT_MS = 700.0
-"""Above the RTT of every link: probes wait that long for each other's fate."""
+"""Upper bound of every link's RTT, ms. It determines how long probes wait for their result."""
 
 
 _FIREFOX: Mapping[Client, Mapping[str, object]] = {
@@ -59,7 +59,7 @@ _FIREFOX: Mapping[Client, Mapping[str, object]] = {
 
 
 class Fallback(Measurer):
-    """One load for each case, in browsers kept between them, and one request of curl for each of its cases."""
+    """Makes one load per case in each browser and one request per case of curl. Browsers stay open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -99,13 +99,13 @@ class Fallback(Measurer):
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Versions of Firefox, and of libcurl and its libraries, where they are measured."""
+        """Versions of Firefox, and of libcurl and its libraries, if they are measured."""
         firefox = next((installed_clients().get(client) for client in _FIREFOX if client in plan.options.clients), None)
         of_curl = curl.versions() if Client.CURL in plan.options.clients else {}
         return of_curl | (firefox.versions if firefox else {})
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Cases that claims need, for each client."""
+        """Cases of `IN_EVERY_ROUND` for each client."""
         return self._conditions(in_every_round=True)
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
@@ -131,13 +131,13 @@ class Fallback(Measurer):
         return "page_loads", columns | {"browser": client.value}
 
     def warm_up(self) -> None:
-        """One load in each browser but Firefox, which is started when it is measured."""
+        """Make one load in each browser except Firefox, which starts at its first measured load."""
         for client, kept in self._browsers.items():
             if client not in _FIREFOX:
                 kept.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One load: its row, and those of its resources and of what the browser tried."""
+        """Make one load; returns its row, and the rows of its resources and of the browser's attempts."""
         row, page = self.row(condition, cell, round_number, position), self.context.pages[cell.page]
         case, started = CASES[row["condition"]], time.time()
         if fault := self._verify(page, case):
@@ -165,7 +165,7 @@ class Fallback(Measurer):
         return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
 
     def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
-        """One request of curl, and before it, in a later visit, one that fills its Alt-Svc cache over HTTP/2."""
+        """Make one request of curl. On a later visit, an earlier request over HTTP/2 fills its Alt-Svc cache."""
         server, addresses, faults = self.context.server, self._target(page, case), faults_of(case, page)
         cache = self.context.folder / "alt-svc" if case.visit != FIRST else None
         fetch = partial(
@@ -206,7 +206,7 @@ class Fallback(Measurer):
     def _evidence(
         self, page: PageSpec, case: Case, events: Sequence[Event], attempts: Sequence[Attempt]
     ) -> dict[str, Any]:
-        """Columns of `page_loads` by the server log; `error` if there is no request, or an answer that was not late."""
+        """Columns of `page_loads` from the server log; `error` without a request, or if an answer was not late."""
         documents = [
             event
             for event in events
@@ -225,7 +225,7 @@ class Fallback(Measurer):
         return document_columns(documents[-1]) | error
 
     def _verify(self, page: PageSpec, case: Case) -> str | None:
-        """Deviation of the path from the case's faults, at each address of its host; None without one."""
+        """Deviations of the path from the case's faults at the addresses of its host; None if there are none."""
         faults, targets = faults_of(case, page), self._target(page, case)
         of_both = targets if not any(fault.selector == "ipv6" for fault in faults) else targets[:1]
         deviations: list[str] = []
@@ -302,7 +302,7 @@ def installed_clients() -> dict[Client, BrowserPrograms | None]:
 
 
 def condition_of(client: Client, case: str) -> str:
-    """Name of the condition in which a client meets a case; Chromium's are those of the cases."""
+    """Name of the condition of a client and a case. Chromium's conditions have the names of the cases."""
     return case if client is Client.CHROMIUM else f"{client.value}-{case}"
 
 
@@ -328,7 +328,7 @@ def faults_of(case: Case, page: PageSpec) -> list[PathFault]:
 
 
 def attempt_rows(row: dict[str, Any], attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
-    """Rows of `attempts` of a load; times are after the load's first packet."""
+    """Rows of `attempts` of a load; times count from the start of the first attempt."""
     if not attempts:
         return []
     zero_ns = attempts[0].started_ns

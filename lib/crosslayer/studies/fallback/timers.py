@@ -1,6 +1,6 @@
-"""Timers of clients, read from their packets: how long each waits before it tries something else.
+"""Timers of clients, computed from their packets: how long a client waits before it tries something else.
 
-No I/O here. `Inputs` and claims use the same delays.
+No I/O here. Figures and claims use the same delays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Event:
     family: int | None = None
     """IP version; None for any."""
     number: int = 0
-    """Which of those attempts, from 0."""
+    """Index among these attempts, from 0."""
     column: Literal["started_ms", "answered_ms"] = "started_ms"
 
 
@@ -102,7 +102,7 @@ _OF_BROWSERS = (
     ),
 )
 _LOOKUP_LOOKUP = ("lookup-lookup", "lookup, then its repetition", "first-dns-dropped", Event("A"), Event("A", None, 1))
-"""Firefox leaves lookups to the C library, whose timeout is in resolv.conf."""
+"""Not for Firefox, which leaves lookups to the C library with the timeout of resolv.conf."""
 _OF_CURL = (
     ("lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
     _QUIC_TCP,
@@ -131,7 +131,7 @@ TIMERS: Final[Mapping[str, Timer]] = {
     for client, timers in _OF.items()
     for name, title, condition, begin, end in timers
 }
-"""By series of the claims: client and timer."""
+"""Timers by series of the claims, `CLIENT TIMER`."""
 
 
 def delays(attempts: pl.LazyFrame) -> pl.LazyFrame:
@@ -141,21 +141,21 @@ def delays(attempts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def rows_of(timer: Timer) -> pl.Expr:
-    """Rows of `attempts` in which a timer is read."""
+    """Rows of `attempts` from which a timer is computed."""
     return (pl.col("browser") == timer.client) & (pl.col("condition") == timer.condition)
 
 
 def _delay(attempts: pl.LazyFrame, timer: Timer) -> pl.LazyFrame:
     of_load = attempts.filter(rows_of(timer)).sort("number")
     begin = _moments(timer.begin).get(timer.begin.number, null_on_oob=True)
-    # An attempt of an earlier load may still repeat its packets: what precedes the begin does not end the wait.
+    # An attempt of an earlier load may still retransmit, so packets before the begin do not end the wait.
     ends = _moments(timer.end).filter(_moments(timer.end) >= begin)
     value = ends.get(timer.end.number, null_on_oob=True) - begin
     return of_load.group_by(metrics.ROUND).agg(value=value).drop_nulls("value")
 
 
 def _moments(event: Event) -> pl.Expr:
-    """Times of such events among the attempts of a load, ms."""
+    """Times of the events of this kind among the attempts of a load, ms."""
     kinds = ["quic", "tcp"] if event.kind == "connection" else [event.kind]
     rows = pl.col("kind").is_in(kinds)
     if event.family is not None:

@@ -1,4 +1,4 @@
-"""Figures of the study: a module for each part of the paper, those of the paper in its order."""
+"""Figures of the study: one module per part of the paper. The paper's figures are in the order of the paper."""
 
 from crosslayer.studies.coalescing.figures import dns_overhead, handshakes, link_check, page_loads
 

@@ -1,4 +1,4 @@
-"""Parts that several figures of the study share: its paper, its order of links and pages, and missing data."""
+"""Parts that several figures of the study share: the paper, the order of links and pages, and notes on missing data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cells_of(inputs: Inputs, name: str, links: Iterable[str]) -> Iterator[tuple[
 
 
 def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, metrics.Rounds] | None:
-    """Observations of several cells together, and the rounds they are of; None if there are none."""
+    """Pooled observations of several cells, and their rounds; None without observations."""
     if not parts:
         return None
     values, rounds = (np.concatenate(of) for of in zip(*parts, strict=True))
@@ -64,7 +64,7 @@ def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, met
 
 
 def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.CurveGroup]:
-    """Series of a panel in multiples of the RTT, links together; `named` has the name of each in the legend."""
+    """Series of a panel in multiples of the RTT, links pooled; `named` has the series by their names in the legend."""
     known = rtts_ms(inputs)
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
@@ -74,14 +74,14 @@ def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str
 
 
 def measured(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    """The columns of a figure: keys of a row, then what `metrics.median` returns."""
+    """Rows of a figure as a frame: their keys, the result of `metrics.median`, and the source `measured`."""
     kinds = [pl.String()] * len(keys) + [pl.Int64()] * 2 + [pl.Float64()] * 3
     columns = dict(zip((*keys, "n", "rounds", "median", "low", "high"), kinds, strict=True))
     return pl.DataFrame(rows, columns, orient="row").with_columns(source=pl.lit("measured"))
 
 
 def with_published(rows: pl.DataFrame) -> pl.DataFrame:
-    """Medians of a figure that has them in rows, each with the published one: ..., n, median, low, high, published."""
+    """Measured and published medians of a figure: page, link and series if present, n, median, low, high, published."""
     key = [name for name in ("page", "link", "series") if name in rows.columns]
     ours, printed = (rows.filter(pl.col("source") == source) for source in ("measured", "published"))
     published = printed.select(*key, published="median")
@@ -90,9 +90,9 @@ def with_published(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@lru_cache(maxsize=2)  # every figure says it
+@lru_cache(maxsize=2)  # the same for every figure
 def lacks(inputs: Inputs) -> str:
-    """What the study has and a dataset has not, as sentences; empty if nothing is missing."""
+    """Sentences that name data of the study which the dataset lacks; empty if nothing is missing."""
     names = {f"{name} exchanges": f"{name} exchange" for name in ("DoUDP", "DoQ", "DoH")}
     names |= {f"H3 {name} loads": f"H3 {name} PLT" for name in ("1-RTT", "0-RTT")} | {"TCP RTTs": "TCP RTT"}
     there = observations(inputs).cells
@@ -119,7 +119,7 @@ def lacks(inputs: Inputs) -> str:
 
 
 def _cell_names(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
-    """Cells as text: a link with all of its pages is named alone."""
+    """Cells as text. A link with all of its pages is named without pages."""
     names = []
     known = [page for page in _paper_first(PAGES, inputs.pages) if page in inputs.pages]
     for link in inputs.links:

@@ -1,4 +1,4 @@
-"""TNSM24 section IV-B: what a DNS exchange costs on each transport (Figs. 5, 6 and 7)."""
+"""TNSM24 section IV-B: duration of a DNS exchange with each transport (Figs. 5, 6 and 7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crosslayer.vocabulary import Protocol
 SERIES = ("DoUDP", "DoQ", "DoH")
 _EXCHANGES = {name: f"{name} exchange" for name in SERIES}
 ROUND_TRIPS = {name: Protocol(name).transport.round_trips for name in SERIES}
-"""Round-trips an exchange needs at least (TNSM24 section IV-B)."""
+"""Minimum number of round-trips of an exchange (TNSM24 section IV-B)."""
 
 _TITLE = "DNS exchange (multiples of the RTT)"
 FIG5 = (cdf.Panel("all links", _TITLE, SERIES),)
@@ -73,7 +73,7 @@ def fig6_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def other_links_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of the figure for the links that TNSM24 does not print."""
+    """Rows of the figure for the links without a figure in TNSM24."""
     panels = {link: panel.name for link, panel in OTHERS.items()}
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange", pl.col("link").is_in(panels.keys())
@@ -96,7 +96,7 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def processing_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of the figure of processing delays: what an exchange takes beyond its round-trips, ms."""
+    """Rows of the figure of processing delays: exchange minus its minimum number of round-trips, ms."""
     panels = {link: panel.name for link, panel in PROCESSING.items()}
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())

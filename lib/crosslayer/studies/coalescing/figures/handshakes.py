@@ -1,4 +1,4 @@
-"""TNSM24 section IV-A: how long handshakes take (Figs. 3 and 4), and what early data changes."""
+"""TNSM24 section IV-A: duration of handshakes (Figs. 3 and 4), and the effect of early data."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _EVENT_STYLES = {
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """When the request leaves, the handshake ends and the response starts.
+    """Times at which the browser sends the request, the handshake ends and the response starts.
 
     Columns link, h3, event, source, n, rounds, median, low, high (95 % interval), p5, p95; multiples of the RTT.
     """
@@ -97,7 +97,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """When a page load's request leaves: the evidence for early data, link by link."""
+    """Times of request, handshake and response by link: the evidence for early data."""
     if frame.is_empty():
         return marks.empty_plot("no page loads", COLUMN_WIDTH - 60, 80)
     high = max(2.2, float(frame["median"].max()) * 1.04)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
 
 
 def saving_data(inputs: Inputs) -> pl.DataFrame:
-    """What early data saves within a round: H3 1-RTT minus H3 0-RTT.
+    """Time that early data saves within a round: H3 1-RTT minus H3 0-RTT.
 
     Columns link, series (`response start`, `PLT, PAGE`), source, n, rounds, median, low, high; multiples of the RTT.
     """
@@ -150,12 +150,12 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def saving(frame: pl.DataFrame) -> AnyChart:
-    """What H3 0-RTT saves over 1-RTT, in round-trips."""
+    """Time that H3 0-RTT saves over H3 1-RTT, multiples of the RTT."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
     series = {"response start", *frame["series"]}
     order = [name for name in _SAVED if name in series] + sorted(series - set(_SAVED))
-    further = cycle(_SAVED.values())  # a page that the paper does not have
+    further = cycle(_SAVED.values())  # for pages that the paper does not have
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
     scale = marks.domain(frame, least=(-0.1, 1.2), margin=0.05)
     x = alt.X("median:Q", title="Saved by H3 0-RTT (multiples of the RTT)", scale=scale, axis=alt.Axis(tickCount=7))

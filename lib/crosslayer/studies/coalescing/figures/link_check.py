@@ -25,7 +25,7 @@ from crosslayer.studies.coalescing.metrics import MAIN
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
-"""The idle RTT must equal the profile's within the larger of the two."""
+"""The idle RTT may differ from the profile's by the larger of the two."""
 RATE_TOLERANCE_PERCENT = 3.0
 
 _TEXT_COLUMN = 98
@@ -42,10 +42,10 @@ def table2_data(inputs: Inputs) -> pl.DataFrame:
     """
 
     def of_link(one: Inputs) -> pl.DataFrame:
-        # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
+        # Filter before the aggregation: polars 1.40 moves a later filter to a point without its columns.
         return metrics.link_table(one.link_checks.filter(pl.col("link").is_in(one.links))).collect(engine="streaming")
 
-    # Link by link, so that checks of any number fit in memory.
+    # One link at a time, so that any number of checks fits in memory.
     table = pl.concat(map(of_link, inputs.of_links or [inputs]))
     printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
         quantity=pl.col("variable").replace({column: name for name, column in _PRINTED.items()})
@@ -132,7 +132,7 @@ CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
 
 
 def failures_data(inputs: Inputs) -> pl.DataFrame:
-    """Observations tried and failed: condition, link, attempted, failed, reason."""
+    """Attempted and failed observations. Columns condition, link, attempted, failed, reason."""
     return inputs.failures
 
 
@@ -157,7 +157,7 @@ def failures(frame: pl.DataFrame) -> AnyChart:
 
 
 def failures_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Conditions and links with failures: condition, link, attempted, failed, reason."""
+    """Conditions and links with failures. Columns condition, link, attempted, failed, reason."""
     return frame.filter(pl.col("failed") > 0)
 
 

@@ -34,11 +34,11 @@ _HEATMAP_WIDTH = (TEXT_WIDTH - 114) // 3
 _INCREASE = "PLT increase over the baseline's median (%)"
 
 
-# What all of them are made of
+# Data of all figures
 
 
 def _cells(inputs: Inputs) -> Iterator[tuple[str, str, dict[str, metrics.Numbers]]]:
-    """Link, page and PLTs of each combination, of the cells that have the baseline."""
+    """Link, page and PLTs by combination, for each cell that has the baseline."""
     observed = observations(inputs)
     for link, page in product(inputs.links, inputs.pages):
         cells = {name: (name, link, page) for name in sorted(metrics.COMBINATIONS)}
@@ -54,7 +54,7 @@ def _median(plts: dict[str, metrics.Numbers]) -> float:
 # Fig. 8
 
 
-@lru_cache(maxsize=2)  # Fig. 12 draws it too
+@lru_cache(maxsize=2)  # used by Fig. 12, too
 def fig8_data(inputs: Inputs) -> pl.DataFrame:
     """Median relative PLT increase of every cell.
 
@@ -83,7 +83,7 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _increases(inputs: Inputs, plts: dict[str, metrics.Numbers]) -> Iterator[tuple[str, int, int, float, Any, Any]]:
-    """Increase of each combination over the baseline in a cell, all of its rounds resampled together."""
+    """Increase of each combination over the baseline in a cell. Whole rounds are resampled, so pairs stay together."""
     rounds = observations(inputs).rounds_of(np.concatenate([plt.rounds for plt in plts.values()]))
     ends = np.cumsum([0, *(len(plt.values) for plt in plts.values())])
     numbers = [rounds.numbers[first:last] for first, last in pairwise(ends)]
@@ -94,7 +94,7 @@ def _increases(inputs: Inputs, plts: dict[str, metrics.Numbers]) -> Iterator[tup
 
 
 def fig8(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 8 three times: as measured, as published, and the difference."""
+    """TNSM24 Fig. 8 as measured, as published, and the difference."""
     shown = [float(x) for x in frame.filter(pl.col("source") != "difference")["percent"]]
     deltas = [abs(float(x)) for x in frame.filter(pl.col("source") == "difference")["percent"]]
     low, top, reach = min([0.0, *shown]), max([1.0, *shown]), max([1.0, *deltas])
@@ -157,7 +157,7 @@ def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, 
 
 
 def _plain(value: float) -> str:
-    """One decimal with a true minus, and no minus zero."""
+    """Number with one decimal and a typographic minus, without a negative zero."""
     return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")
 
 
@@ -170,7 +170,7 @@ def _signed(value: float) -> str:
 
 
 def fig9_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 9: those of a CDF figure, and link and page."""
+    """Rows of Fig. 9: the columns of a CDF figure, link and page."""
 
     observed = observations(inputs)
     cells = [
@@ -292,7 +292,7 @@ _PAIR_STYLES = dict(zip(_PAIRS, (STYLES["DoH"], EARLY_DATA, STYLES["DoQ"]), stri
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
-    """What one step costs within a round, in percent of the baseline's median.
+    """Differences of the PLT within a round for each of `_PAIRS`, in percent of the baseline's median.
 
     Columns link, page, series, source, n, rounds, median, low, high.
     """
@@ -324,7 +324,7 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def differences(frame: pl.DataFrame) -> AnyChart:
-    """What each step costs within a round: medians of paired differences with their intervals."""
+    """Medians of the paired PLT differences with their intervals."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
     links = [link_title(link) for link in links_in(frame)]
