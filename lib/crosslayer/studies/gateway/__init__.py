@@ -1,4 +1,4 @@
-"""Benefit of one connection for DNS and pages for a browser, which cannot have it by itself."""
+"""Benefit of one connection for DNS and page in a browser, by means of a gateway: browsers cannot do it themselves."""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question
@@ -10,7 +10,7 @@ STUDY = question(
     lead="What a browser would gain by resolving on the page's connection, measured with a local gateway that does so.",
     links=LINKS,
     pages=PAGES[:2],
-    rounds=(3, 8, 30),  # in virtual time more rounds would show nothing more
+    rounds=(3, 8, 30),  # in virtual time, further rounds add no information
     smoke={"links": ("4g",)},
     quick={"links": ("fiber", "dsl", "4g")},
     one_host="its resolver is the one host that the page comes from",

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Falsifiable claims of this study, judged on the data of its campaign."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(kind: str, other: str, link: str, page: str) -> Measure:
-    """Delay of the page of one kind compared with another within a round, RTT."""
+    """Median PLT of one kind minus that of another, as differences within rounds, RTT."""
     return median({kind: 1.0, other: -1.0}, page, in_rtts=True).on(link)
 
 
 def in_cells(kind: str, other: str, *links: str) -> dict[str, Measure]:
-    """The same on each of these links and pages."""
+    """`later` for each of these links (default: all) and each page."""
     return {f"{page} on {link}": later(kind, other, link, page) for link, page in product(links or _LINKS, _PAGES)}
 
 

@@ -1,4 +1,4 @@
-"""What would a browser gain if it resolved a name on the connection that it loads the page on?"""
+"""Figures: time that a browser would save by resolving a name on the page's connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 
 def gateway_verdict(frame: pl.DataFrame) -> str:
-    """What would a browser gain if it resolved a name on the connection that it loads the page on?"""
+    """Verdict: time that a browser would save by resolving a name on the page's connection."""
     differences = frame.filter(source=DIFFERENCE)
 
     def medians(series: str, measure: str) -> pl.Series:

@@ -1,4 +1,4 @@
-"""The kinds of load: without a gateway, and through one with two connections upstream or with one."""
+"""Kinds of load: without a gateway, and through a gateway with one or two upstream connections."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Sharing
 
 @dataclass(frozen=True, slots=True)
 class GatewayKind:
-    """One way of a browser to a page that it resolves over DoH3."""
+    """A kind of page load in a browser that resolves over DoH3."""
 
     condition: str
     """Value of the column `condition` of `page_loads`."""
     through: Sharing | None = None
-    """How the gateway's connections upstream are shared; None without a gateway."""
+    """Whether lookups and page share the gateway's upstream connection; None without a gateway."""
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `page_loads` that distinguish it from other kinds."""
+        """Columns of `page_loads` that distinguish this kind from the others."""
         common = {"h3": Http3.ONE_RTT.value, "coupling": Coupling.COUPLED.value, "dns_protocol": Protocol.DOH3.value}
         return common | {"condition": self.condition}
 
     @property
     def connection_count(self) -> int:
-        """Connections that the server sees."""
+        """Number of QUIC connections that the server sees."""
         return 1 if self.through is Sharing.SHARED else 2
 
 
@@ -36,4 +36,4 @@ KINDS = {
     TWO: GatewayKind("gateway-two", Sharing.SEPARATE),
     ONE: GatewayKind("gateway-one", Sharing.SHARED),
 }
-"""Kinds by condition."""
+"""Kinds by name of the condition."""

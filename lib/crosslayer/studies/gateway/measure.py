@@ -1,9 +1,9 @@
 """The `gateway` study: first visits of a browser that resolves over DoH3, without a gateway and through one.
 
-Chromium never asks DNS on a page's connection. Here it asks a local stub, and uses HTTP/3 to the gateway in
-the stub: names that have the server's address are answered with the gateway's. Over the link, the gateway has one
-connection for lookups and pages, or one for each, as resolver and browser have without it. Every load has a stub of its
-own, without any session, and the resolver is the host that the page comes from.
+Chromium never sends DNS queries on a page's connection. Here it queries a local stub that contains the gateway. In its
+answers, the stub replaces the server's address by the gateway's, so Chromium loads the page from the gateway over
+HTTP/3. Over the link, the gateway uses one connection for lookups and pages, or one for each. The latter corresponds to
+loads without a gateway. Each load starts its own stub, without sessions. The resolver runs on the page's host.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _QUIC_PORT = 443
 
 
 class Gateways(Measurer):
-    """Page loads without and with a gateway, in one Chromium kept between them."""
+    """Page loads without and with a gateway, in one Chromium that stays open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -45,7 +45,7 @@ class Gateways(Measurer):
         self._kept.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every kind."""
+        """All kinds of load."""
         return list(KINDS)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -53,11 +53,11 @@ class Gateways(Measurer):
         return "page_loads", KINDS[condition].columns
 
     def warm_up(self) -> None:
-        """One load."""
+        """Load one page."""
         self._kept.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One load: its row and those of its resources."""
+        """Load a page; return its row and the rows of its resources."""
         row = self.row(condition, cell, round_number, position)
         page, kind = self.context.pages[cell.page], KINDS[condition]
         started = time.time()
@@ -75,7 +75,7 @@ class Gateways(Measurer):
     def _load(
         self, browser: Browser, page: PageSpec, kind: GatewayKind
     ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
-        """Make the measured load; returns it, the reports of stub and gateway, and the server's events on it."""
+        """Make the measured load; return it, the stub's queries, and the gateway's number of requests by local port."""
         server = self.context.server
         resolver = dns.Resolver(self.context.addresses[page.host], page.host, server.ca_file)
         gateway = None
@@ -88,7 +88,7 @@ class Gateways(Measurer):
             dns.Protocol.DOH3,
             dns.Resumption.NONE,
             listen=f"{_LISTEN}:53",
-            post_quantum=True,  # as the browser, which has a connection of its own where there is no gateway
+            post_quantum=True,  # like the browser's own connection in loads without a gateway
             gateway=gateway,
         )
         with Stub.start(subprocess.Popen, settings, self.context.folder / "stub") as stub:
@@ -102,28 +102,28 @@ class Gateways(Measurer):
                 page.host, reset_sessions=reset, close_connections=lambda: server.close_connections("h3")
             )
             carried = stub.carried() if gateway else {}
-            stub.reset_sessions()  # waits for queries on their way: they are told of too
+            stub.reset_sessions()  # waits for queries in flight, so that `metrics` includes them
             return load, stub.metrics(), carried
 
 
 def evidence_columns(
     events: Sequence[Event], kind: GatewayKind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
 ) -> dict[str, Any]:
-    """Columns of `page_loads` from the server log; `error` has a mismatch with the condition.
+    """Columns of `page_loads` from the server log; `error` describes a mismatch with the condition.
 
     Parameters
     ----------
     events
-        What the server reported since the load began.
+        Events of the server log since the start of the load.
     kind, page
-        Its condition.
+        Condition of the load.
     asked_from
-        Ports that the stub asked from.
+        Local ports of the stub's queries.
     carried
-        How many requests its gateway passed on, by the port they left from.
+        Number of requests that the gateway forwarded, by its local port.
     """
     queries = [event for event in events if isinstance(event, QueryEvent)]
-    own = {resource.path for resource in page.resources}  # DoH3 has the page's host too
+    own = {resource.path for resource in page.resources}  # a DoH3 request also has the page's host
     requests = [e for e in events if isinstance(e, RequestEvent) and e.host == page.host and e.path in own]
     over = {query.remote for query in queries} | {request.remote for request in requests}
     evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)

@@ -1,4 +1,4 @@
-"""How a browser uses HTTPS records (RFC 9460), also malformed ones, and Encrypted Client Hello (RFC 9849)."""
+"""Use of valid and malformed HTTPS records (RFC 9460) and of Encrypted Client Hello (RFC 9849) by a browser."""
 
 from dataclasses import dataclass
 

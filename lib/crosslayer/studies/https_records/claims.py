@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Falsifiable claims of this study, judged on the data of its campaign."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 from crosslayer.studies.https_records.records import KINDS
 
 _IGNORED = ("cut-short", "keys-unordered", "key-twice", "alpn-empty", "no-default-alone", "mandatory-unknown")
-"""Records that a client is to reject or ignore (RFC 9460, sections 2.2 and 8)."""
+"""Records that a client must reject or ignore (RFC 9460, sections 2.2, 2.4.3 and 8)."""
 SOURCES = {
     condition: Source("page_loads", VALID_LOAD & (pl.col("condition") == condition), pl.col("response_start_ms"))
     for condition in KINDS
@@ -22,12 +22,12 @@ SOURCES = {
 
 
 def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """When the response starts, by kind of record, ms."""
+    """Start of the response by kind of record, ms."""
     return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
 
 
 def later(condition: str, other: str) -> Measure:
-    """Delay of the response compared with another record within a round, RTT."""
+    """Median delay of the response with one record compared with another, as differences within rounds, RTT."""
     return median({condition: 1.0, other: -1.0}, in_rtts=True)
 
 

@@ -1,4 +1,4 @@
-"""Cost of a broken HTTPS record, and of Encrypted Client Hello."""
+"""Figures: cost of a malformed HTTPS record, and of Encrypted Client Hello."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ _PROTOCOLS = {"h2": _H2, "h3": _H3}
 _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
 _MOST_NAMES = 3
-"""Records with the same outcome that the answer names; of more it has the number."""
+"""Maximum number of records with the same outcome that the verdict names; if there are more, it only counts them."""
 _ECH_COSTS = {
     "ech": ("whole", "First visit"),
     "ech-0-rtt": ("whole-0-rtt", "Second visit with early data"),
     "ech-replaced": ("whole", "Visit after the server replaced its ECH key"),
     "ech-gone": ("whole", "Visit after the server disabled ECH"),
 }
-"""Kinds with ECH, what each is compared with, and in which case it is."""
+"""Kinds with ECH: the kind to compare each with, and a description of the visit."""
 
 
 def records_data(inputs: Inputs) -> pl.DataFrame:
-    """When the response starts, by kind of record and what the document came over; multiples of the RTT.
+    """Start of the response by kind of record and protocol of the document, in multiples of the RTT.
 
-    The browser's lookup is in it.
+    The time includes the browser's lookup.
 
-    Columns link, condition, about, series, source, n, loads, ech, median, low, high. Source `measured`: each series of
-    a kind, `loads` of which were tried, failed ones included; `ech` of them with an encrypted hello that the server
-    opened. Source `cost`: of all links, what the kind takes longer within a round than a good record does (for ECH on
-    a second visit: than that on a second visit), for broken ones than no record.
+    Columns link, condition, about, series, source, n, loads, ech, median, low, high. Rows of source `measured`: each
+    series of a kind. `loads` counts all attempted loads of the kind, `n` the successful loads of the series, and `ech`
+    those whose encrypted ClientHello the server decrypted. Rows of source `cost`: delay of the kind within a round,
+    over all links. Kinds with ECH are compared with a valid record of the same visit, broken records with no record.
     """
     every = inputs.page_loads.filter(pl.col("condition").is_in(list(KINDS)))
     loads = every.filter(pl.col("error").is_null()).with_columns(
@@ -91,7 +91,7 @@ def records_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def records(frame: pl.DataFrame) -> AnyChart:
-    """A row for each kind of record, a plot for each link."""
+    """Chart with a row for each kind of record and a plot for each link."""
     shown = frame.filter(pl.col("source") == _MEASURED)
     if shown["median"].is_null().all():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
@@ -114,7 +114,7 @@ def records(frame: pl.DataFrame) -> AnyChart:
 
 
 def records_verdict(frame: pl.DataFrame) -> str:
-    """What do a malformed record and ECH cost?"""
+    """Verdict: cost of malformed records and of ECH."""
     shown = frame.filter(pl.col("source") == _MEASURED)
     broken = [condition for condition, kind in KINDS.items() if kind.broken and condition in set(shown["condition"])]
     if not broken:

@@ -1,7 +1,7 @@
-"""Page loads in a browser that asks for the HTTPS record of the page's host; each condition has another record.
+"""Page loads in a browser that queries the HTTPS record of the page's host; each condition has a different record.
 
-The browser asks the far end itself, over DoUDP, and learns of HTTP/3 from nothing else. No outcome is an error: the
-protocol of the document, and whether its hello was encrypted, is what is measured.
+The browser sends its DNS queries to the server over DoUDP. Only the HTTPS record announces HTTP/3. The study measures
+the protocol of the document and whether its ClientHello was encrypted, so none of these outcomes is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crosslayer.testbed.server import Event, RequestEvent
 
 
 class HttpsRecords(Measurer):
-    """One load for each kind of record, in one browser kept between them."""
+    """Page loads, one for each kind of record, in one browser that stays open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -46,7 +46,7 @@ class HttpsRecords(Measurer):
         self._kept.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """The plan's kinds of records, or every one."""
+        """The kinds of records that the plan selects; all kinds if it selects none."""
         return list(self.context.plan.options.kinds or KINDS)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -55,16 +55,16 @@ class HttpsRecords(Measurer):
         return "page_loads", of_load
 
     def warm_up(self) -> None:
-        """One load."""
+        """Load one page."""
         self._kept.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One load: its row, and those of its resources."""
+        """Load a page; return its row and the rows of its resources."""
         row, page = self.row(condition, cell, round_number, position), self.context.pages[cell.page]
         started = time.time()
         try:
             browser = self._kept.open()
-            self.context.server.events()  # what came before is not evidence for this load
+            self.context.server.events()  # discard earlier events: they are no evidence for this load
             load = self._load(browser, page, KINDS[condition])
         except BrowserError as error:
             self.close()
@@ -89,7 +89,7 @@ class HttpsRecords(Measurer):
 
 
 def evidence(events: Iterable[Event], page: PageSpec) -> dict[str, Any]:
-    """Columns of `page_loads` from the server log, of the measured load, which is the last one of the page."""
+    """Columns of `page_loads` from the server log, for the last load of the page, which is the measured one."""
     documents = [
         event for event in events if isinstance(event, RequestEvent) and event.path == "/" and event.host == page.host
     ]

@@ -42,7 +42,7 @@ STUDY = question(
     options=Options,
     links=("fiber", "4g"),
     pages=("example.org",),
-    # 25 rounds of two links and two idle times that a connection survives: a 99th percentile
+    # 25 rounds, two links, two idle times that a connection survives: 100 observations for a 99th percentile
     rounds=(1, 25, 100),
     smoke={"links": ("4g",), "options": Options(idle_times_s=(2,))},
     paper={"options": Options((2, 24, 90, 300, 1800), tuple(ClientKind))},

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Falsifiable claims of this study, judged on the data of its campaign."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 
 
 def source(protocol: str, event: PathEvent, *, beyond: bool) -> Source:
-    """Times of the stub's answers after an idle time: from the query, or from the end of the stub's wait."""
+    """Answer times of the stub after an idle time, from the query or (`beyond`) from the end of the stub's wait."""
     rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("path_event") == str(event))
     if event is PathEvent.NONE:
         rows &= pl.col("idle_s") <= SHORT_S
@@ -37,12 +37,12 @@ SOURCES = {
 
 
 def observed(idle_recoveries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Answers of the stub by transport and event, ms."""
+    """Answer times of the stub by transport and event, ms."""
     return observed_from(SOURCES, {"idle_recoveries": idle_recoveries}, metrics.nominal_rtts(link_checks))
 
 
 def answer(protocol: Protocol, event: PathEvent) -> Measure:
-    """Median answer, RTT, all links and idle times."""
+    """Median answer time over all links and the idle times of `source`, RTT."""
     return median(f"{protocol}, {event}", in_rtts=True)
 
 

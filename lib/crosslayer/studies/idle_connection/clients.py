@@ -1,4 +1,4 @@
-"""Clients that keep an idle connection: a forwarder, a program with one of our clients, a browser."""
+"""Clients that keep an idle connection: a forwarder, a program with a client of `crosslayer.dns`, a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent
 RETRY_AFTER_S = 5.0
 """Time without an answer after which a client repeats its query, as the C library does (resolv.conf(5))."""
 _MAX_QUERIES = 20
-"""Queries of a client before it gives up."""
+"""Maximum number of queries before a client gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class IdleClient(ABC):
 
     @abstractmethod
     def answer_columns(self) -> dict[str, Any]:
-        """Columns of `idle_recoveries` on the answer: reported by the client; for early data, by the server log."""
+        """Columns of `idle_recoveries` on the answer, as reported by the client; from the server log for early data."""
 
     def discard_events(self) -> None:
         """Discard the events of the server log so far; they do not belong to the next answer."""
@@ -94,13 +94,13 @@ class ForwarderClient(IdleClient):
         return ClientAnswer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
 
     def discard_events(self) -> None:
-        """Also discard the rows that the stub reported."""
+        """Discard these events, and the rows that the stub reported."""
         super().discard_events()
         if self._stub is not None:
             self._stub.metrics()
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns that the stub reports of the last query; empty for another forwarder."""
+        """Columns of the last query as the stub reports them; empty for another forwarder."""
         rows = self._stub.metrics() if self._stub is not None else []
         if not rows:
             return {}
@@ -112,10 +112,10 @@ class ForwarderClient(IdleClient):
 
 
 class LibraryClient(IdleClient):
-    """A program with one of our clients: after 5 s without an answer, the next query uses a new connection.
+    """A program with a client of `crosslayer.dns`. After 5 s without an answer, the next query uses a new connection.
 
-    Between queries it does not check the connection. A new connection is resumed, with early data if the transport has
-    it.
+    Between queries the program does not check the connection. A new connection resumes the session, with early data if
+    the transport supports it.
     """
 
     def __init__(self, events: Callable[[], list[Event]], server: Resolver, protocol: Protocol, host: str) -> None:
@@ -134,7 +134,7 @@ class LibraryClient(IdleClient):
             self._client = None
 
     def ask(self) -> ClientAnswer:
-        """Query; the program itself takes the times."""
+        """Query until there is a valid answer, at most 20 times; the program itself takes the times."""
         sent_ns, error, self._new = time.time_ns(), None, False
         for asked in range(1, _MAX_QUERIES + 1):
             try:
@@ -160,7 +160,7 @@ class LibraryClient(IdleClient):
         return self._client
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns on the connection that carried the answer."""
+        """Columns on the connection of the answer."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
@@ -191,12 +191,12 @@ class BrowserClient(IdleClient):
         self._last: QueryEvent | None = None
 
     def discard_events(self) -> None:
-        """Also regard every connection so far as old."""
+        """Discard these events, and treat every connection so far as old."""
         super().discard_events()
         self._opened.clear()
 
     def ask(self) -> ClientAnswer:
-        """Look a name up; the browser takes the times."""
+        """Look up a name until there is an answer, at most 20 times; the browser itself takes the times."""
         first_ns: int | None = None
         for asked in range(1, _MAX_QUERIES + 1):
             name = self._names()
@@ -213,10 +213,10 @@ class BrowserClient(IdleClient):
         return ClientAnswer(_MAX_QUERIES, first_ns or 0, error="no answer")
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns that the server log reports. A connection whose client migrated to another port is not new."""
+        """Columns from the server log. A connection is not new if its client only migrated to another port."""
         if self._last is None:
             return {}
-        early = not self._last.handshake_complete  # the log has the connection's event after the handshake
+        early = not self._last.handshake_complete  # the server logs a connection only after its handshake
         new = early or self._last.remote in self._opened
         return {
             "new_connection": new,

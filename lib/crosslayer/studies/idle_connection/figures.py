@@ -1,4 +1,4 @@
-"""How long the next answer takes after a connection was idle."""
+"""Figures: time of the first answer after a connection was idle."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _P99 = 0.99
 _OF_P99 = 100
 """Minimum number of observations of a 99th percentile."""
 _LIMIT_RTT = 1.5
-"""Maximum time from the end of the stub's wait to an answer by early data."""
+"""Expected maximum of the time from the end of the stub's wait to an answer by early data, RTT."""
 _STALL_MS = 1000.0
-"""Minimum time of an answer that is reported as late."""
+"""Minimum time of an answer that the verdict reports as late."""
 _WHERE = {
     _PATH_EVENTS[PathEvent.NAT_EXPIRED]: "the NAT mapping expired",
     _PATH_EVENTS[PathEvent.CLIENT_MIGRATED]: "the client moved",
@@ -61,11 +61,11 @@ def _written(idle_s: float) -> str:
 
 
 def idle_data(inputs: Inputs) -> pl.DataFrame:
-    """The first answer after an idle time.
+    """Time of the first answer after an idle time.
 
     Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high. Measures: `answer
-    (ms)`; `without an answer (%)`, if there are any; `answer minus wait (RTT)`, P99 over all links and idle times of
-    the time from the end of the stub's wait to the answer, in multiples of each link's nominal RTT.
+    (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. The latter is the time from the end of
+    the stub's wait to the answer, in multiples of each link's nominal RTT: P99 over all links and idle times.
     """
     every = inputs.idle_recoveries.with_columns(
         client=pl.col("client").replace_strict(_NAMES, return_dtype=pl.String),
@@ -102,7 +102,7 @@ def idle_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def idle_connections(frame: pl.DataFrame) -> AnyChart:
-    """A plot for each transport and path event, on the link with the longest RTT."""
+    """Chart with a plot for each transport and path event, on the link with the longest RTT."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return marks.empty_plot("no idle connections in this dataset", TEXT_WIDTH - 60)
@@ -135,7 +135,7 @@ def idle_connections(frame: pl.DataFrame) -> AnyChart:
 
 
 def idle_verdict(frame: pl.DataFrame) -> str:
-    """How long does the next answer take?"""
+    """Verdict: time of the first answer after an idle time."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return "Not answered: this dataset has no idle connections."

@@ -1,6 +1,6 @@
 """Two queries on a kept connection, an idle time with an event on the path or at the server, and the next query.
 
-The far end is a server at an address of its own: it can be killed, and the path to it can drop its state.
+The server runs on its own host, so that the study can restart it and the path to it can lose its state.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from crosslayer.testbed.server import Event, Server
 from crosslayer.vocabulary import ClientKind, PathEvent
 
 _MACHINE = 0
-"""Number of the server's machine, see `network.far_host`."""
+"""Number of the server's host, see `network.far_host`."""
 _NEAR = "127.0.0.2"
 _STUBS = (ClientKind.STUB, ClientKind.STUB_NO_IDLE_PROBE)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
-"""Transports of clients that do not support all."""
+"""Transports of clients that do not support all of them."""
 _IDLE_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
-"""Maximum idle time of clients that compute while they are idle; their connections are closed by then."""
+"""Maximum idle time of clients that compute while they are idle, s. Their connections are closed within this time."""
 _EVERY = 12
-"""Every how many rounds a browser is measured."""
+"""Number of rounds from one with a browser to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleCondition:
-    """A client, its transport, an idle time and the event in its middle."""
+    """A client, its transport, an idle time, and the event in the middle of the idle time."""
 
     client: ClientKind
     protocol: Protocol
@@ -58,7 +58,7 @@ class IdleCondition:
 
 
 def conditions(plan: Plan) -> dict[str, IdleCondition]:
-    """Every condition of a plan by its name."""
+    """All conditions of a plan by name."""
     kept = [(client, protocol) for client in plan.options.clients for protocol in _SPEAKS.get(client, Protocol)]
     events = list(itertools.product(PathEvent, plan.options.idle_times_s))
     made = [
@@ -232,7 +232,7 @@ class IdleConnection(Measurer):
         return dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
 
     def _events(self) -> list[Event]:
-        """Events of the server process that runs now."""
+        """Events of the current server process since the last call."""
         return self._server.events()
 
 

@@ -1,4 +1,4 @@
-"""What the post-quantum key share of today's browsers costs."""
+"""Cost of the post-quantum key share that today's browsers send."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.study import question

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaigns."""
+"""Falsifiable claims of this study, judged on the data of its campaigns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOURCES = {
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Handshakes by transport and key share, ms."""
+    """Handshake times by transport and key share, ms."""
     return observed_from(SOURCES, {"dns_exchanges": dns_exchanges}, metrics.nominal_rtts(link_checks))
 
 
@@ -37,7 +37,7 @@ def cost(protocol: str, link: str, *, in_rtts: bool = False) -> Measure:
 
 
 def of_all(links: tuple[str, ...]) -> list[Measure]:
-    """Costs of both transports on each of these links, RTT."""
+    """Costs for both transports on each of these links, RTT."""
     return [cost(protocol, link, in_rtts=True) for protocol, link in product(_PROTOCOLS, links)]
 
 

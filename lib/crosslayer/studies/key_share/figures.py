@@ -1,4 +1,4 @@
-"""What does the post-quantum key share cost on each link?"""
+"""Figures: cost of the post-quantum key share on each link."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import COLUMN_WIDTH, INK, TEXT_WIDTH, AnyChart, link_title, with_titles
 
 _IP_AND_ETHERNET_BYTES = 34
-"""Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
+"""IPv4 and Ethernet headers of a packet: netem counts them, the columns of sizes do not."""
 
 PROTOCOLS = ("DoQ", "DoT")
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
 
 
 def key_share_data(inputs: Inputs) -> pl.DataFrame:
-    """What the post-quantum key share costs within a round: X25519MLKEM768 minus X25519, ms.
+    """Cost of the post-quantum key share within a round: time with X25519MLKEM768 minus time with X25519, ms.
 
-    Columns link, protocol (`DoQ`, `DoT`), measure, source, n, rounds, median, low, high; rows of source `expected` have
-    what the further bytes, counted from the packets, take at the link's rates.
+    Columns link, protocol (`DoQ`, `DoT`), measure, source, n, rounds, median, low, high. Rows of source `expected` have
+    the time to transmit the additional bytes, counted from the packets, at the link's rates.
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges)
     parts = []
@@ -37,9 +37,10 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
-    """Time that the further bytes and headers of an exchange occupy the link, up and down, ms by link and measure.
+    """Time to transmit the additional bytes and headers of an exchange, up and down, by link and measure; ms.
 
-    Of the whole exchange: a client's second flight leaves about when its handshake ends, and may count to either phase.
+    Both measures have the time of the whole exchange. The client's second flight leaves at about the end of the
+    handshake, so it may count to either phase.
     """
     rates = inputs.link_checks.group_by("link").agg(
         up=pl.col("nominal_up_mbit").median(), down=pl.col("nominal_down_mbit").median()
@@ -60,7 +61,7 @@ def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
 
 
 def key_share(frame: pl.DataFrame) -> AnyChart:
-    """Cost of the post-quantum key share, link by link."""
+    """Chart of the cost of the post-quantum key share on each link."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
         return marks.empty_plot("no pairs of exchanges of this study", COLUMN_WIDTH - 60)
@@ -91,7 +92,7 @@ def key_share(frame: pl.DataFrame) -> AnyChart:
 
 
 def key_share_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, measure, n, median, low, high and what the further bytes take; ms."""
+    """Table of link, protocol, measure, n, median, low, high, and time to transmit the additional bytes; ms."""
     key = ["link", "protocol", "measure"]
     expected = frame.filter(pl.col("source") == "expected").select(*key, bytes_alone="median")
     ours = frame.filter(pl.col("source") == "measured").select(*key, "n", "median", "low", "high")
@@ -99,7 +100,7 @@ def key_share_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def key_share_verdict(frame: pl.DataFrame) -> str:
-    """What does the post-quantum key share cost on each link?"""
+    """Verdict: cost of the post-quantum key share on each link."""
     whole = frame.filter(measure="whole exchange")
     doq, dot = (whole.filter(source="measured", protocol=protocol) for protocol in PROTOCOLS)
     of_bytes = [whole.filter(source="expected", protocol=protocol) for protocol in PROTOCOLS]

@@ -1,6 +1,6 @@
 """Full handshakes with and without a post-quantum key share in the client's hello.
 
-Chromium has no switch for its key share; the Go stub has one.
+Chromium has no option for its key share; the Go stub has one.
 """
 
 from crosslayer.campaign.conditions import StubExchange, measuring

@@ -1,4 +1,4 @@
-"""What packet loss does to transports of DNS and to early data."""
+"""Effect of packet loss on DNS transports and on early data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from crosslayer.studies.coalescing import PAGES
 from crosslayer.study import question
 
 KEPT = "kept"
-"""Variant of a query on a connection that has answered another just before."""
+"""Condition of a query on a connection that has just answered another query."""
 
 
 def lossy(link: str) -> tuple[str, float] | None:
-    """The link that `4g-loss-2` is without loss, and its loss in percent; None for other names."""
+    """Base link and loss in percent of a name like `4g-loss-2` (`4g` and 2); None for other names."""
     varied = sweep(link)
     return (varied[0], float(varied[2])) if varied and varied[1] == "loss" else None
 

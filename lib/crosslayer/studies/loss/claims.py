@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+"""Falsifiable claims of this study, judged on the data of its campaign."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LATE = (
     & pl.col("session_resumed").fill_null(False)
     & ~pl.col("early_data_accepted").fill_null(False)
 )
-"""Early data whose first flight was lost: an error in the server log, and here what early data costs under loss."""
+"""Rows whose early data was lost with the first flight: errors elsewhere, here the cost of early data under loss."""
 _TIMED = (pl.col("role") == Role.MEASURED) & (pl.col("condition") == "main") & pl.col("total_ms").is_not_null()
 
 
 def source(protocol: str, resumption: str) -> Source:
-    """Lookups of one transport and state."""
+    """Lookups of one transport and resumption."""
     valid = VALID_EXCHANGE if resumption == "none" else pl.col("error").is_null() | _LATE
     rows = valid & _TIMED & (pl.col("protocol") == protocol) & (pl.col("resumption") == resumption)
     return Source("dns_exchanges", rows, pl.col("total_ms"))
@@ -39,17 +39,17 @@ SOURCES = {
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Lookups by transport and state, ms."""
+    """Lookup times by transport and resumption, ms."""
     return observed_from(SOURCES, {"dns_exchanges": dns_exchanges}, metrics.nominal_rtts(link_checks))
 
 
 def quantile(series: str, link: str, q: float = 0.5) -> Measure:
-    """A quantile of a lookup, RTT."""
+    """A quantile of the lookup time, RTT."""
     return median(series, in_rtts=True).on(link).at(q)
 
 
 def spared(protocol: str, link: str) -> Measure:
-    """What early data saves of the median, RTT."""
+    """Time that early data saves at the median lookup, RTT."""
     return quantile(protocol, link) - quantile(f"{protocol} 0-RTT", link)
 
 

@@ -1,4 +1,4 @@
-"""When packets are lost, where does 0-RTT no longer save time, and how does DoQ compare with DoUDP?"""
+"""Figures: time that 0-RTT saves when packets are lost, and DoQ compared with DoUDP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crosslayer.studies.loss import KEPT, lossy
 
 _LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _OF_P99 = 100
-"""Observations that a 99th percentile takes at least."""
+"""Minimum number of observations of a 99th percentile."""
 _SPREAD = 0.06
 _NEW = ("DoUDP", "DoT", "DoH", "DoQ")
 _EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ, kept", "DoH3 0-RTT"
@@ -41,7 +41,7 @@ _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
 
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
-    """Lookups on links that lose packets, with `loss_percent`."""
+    """Lookups on links whose loss is varied, with `loss_percent`."""
     losses = {link: known[1] for link in inputs.links if (known := lossy(link))}
     return (
         metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, _KINDS)
@@ -51,7 +51,7 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
 
 
 def loss_data(inputs: Inputs) -> pl.DataFrame:
-    """Quantiles of a lookup by transport and loss, in multiples of the RTT, and what DoQ and early data save.
+    """Quantiles of a lookup by transport and loss, and the time that DoQ and early data save; multiples of the RTT.
 
     Columns loss_percent, measure (`median`, `P95`, `P99`), series, source (`measured`, `full minus 0-RTT`, or
     `DoUDP minus DoQ`), n, rounds, median, low, high.
@@ -77,7 +77,7 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
-    """Series against the loss, a plot a quantile; dots are shifted, so that their bars do not overlap."""
+    """Chart of series against the loss, with a plot for each quantile. Shifted marks avoid overlapping bars."""
     shifts = {name: (at - (len(styles) - 1) / 2) * _SPREAD for at, name in enumerate(styles)}
     shown = frame.with_columns(
         x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)
@@ -107,7 +107,7 @@ def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: st
 
 
 def lookups(frame: pl.DataFrame) -> AnyChart:
-    """Duration of a lookup against the loss."""
+    """Chart of the duration of a lookup against the loss."""
     shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_STYLES)))
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
@@ -117,7 +117,7 @@ def lookups(frame: pl.DataFrame) -> AnyChart:
 
 
 def saved(frame: pl.DataFrame) -> AnyChart:
-    """What early data saves, by loss."""
+    """Chart of the time that early data saves, against the loss."""
     shown = frame.filter(pl.col("source") == "full minus 0-RTT")
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
@@ -134,13 +134,13 @@ _LOSS_TABLE = ("measure", "source", "series", "loss_percent", "n", "median", "lo
 
 
 def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
-    """Loss and row of a difference, by ascending loss."""
+    """Pairs of loss and row of a difference, in ascending order of loss."""
     some = frame.filter(source=source, series=series, measure=measure).sort("loss_percent")
     return [(values["loss_percent"], values) for values in some.iter_rows(named=True)]
 
 
 def doq_verdict(frame: pl.DataFrame) -> str:
-    """How much faster or slower than DoUDP is DoQ, by loss?"""
+    """Verdict: DoQ compared with DoUDP, by loss."""
     sentences = []
     for series, name in _CASES.items():
         parts = [
@@ -164,11 +164,11 @@ _CASES = {
     _EARLY: "New connection with early data",
 }
 _CLEAR = 0.05
-"""RTTs that count as a difference."""
+"""Minimum difference that the verdict calls faster or slower, RTT."""
 
 
 def _compared(rows: Sequence[tuple[float, Mapping[str, float]]]) -> str:
-    """How DoQ compares with DoUDP by loss, e.g. `8.3 to 9.4 RTT faster at 1 and 2 %, equal at 0 %`."""
+    """DoQ compared with DoUDP by loss, in words, e.g. `8.3 to 9.4 RTT faster at 1 and 2 %, equal at 0 %`."""
     outcomes: dict[str, list[tuple[float, float]]] = {}
     for loss, values in rows:
         low, high = values["low"], values["high"]
@@ -202,7 +202,7 @@ def _written(measure: str) -> str:
 
 
 def saved_verdict(frame: pl.DataFrame) -> str:
-    """Where does 0-RTT no longer save time?"""
+    """Verdict: loss at which 0-RTT saves time."""
     sentences = []
     for series in _SAVERS:
         parts = []

@@ -1,7 +1,7 @@
 """One lookup over every transport on a link that loses packets: on a new connection, with early data, on a kept one.
 
-A lost DoUDP query is asked again after a second; what else is lost is the transport's own affair. HTTP/3 is that of
-DoH3: one small GET, with a full handshake and as early data.
+The DoUDP client repeats a lost query after one second; the other transports retransmit by themselves. DoH3 stands for
+HTTP/3: one small GET, with a full handshake and as early data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crosslayer.testbed import network
 from crosslayer.vocabulary import Role
 
 SETTINGS = dns.ClientSettings(udp_retransmit_s=1.0, timeout_s=60.0)
-"""A minute, so that the worst of times is a number too."""
+"""The long timeout lets even the slowest lookup end with a time instead of an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Loss(Measurer):
         self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
 
     def close(self) -> None:
-        """Nothing is kept between lookups."""
+        """Do nothing: no connection is kept between lookups."""
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every kind."""
+        """All kinds of lookup."""
         return list(CONDITIONS)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -68,12 +68,12 @@ class Loss(Measurer):
         }
 
     def warm_up(self) -> None:
-        """One lookup of each kind."""
+        """Make one lookup of each kind."""
         for condition in CONDITIONS.values():
             self._lookups(condition, self.context.pages[self.context.plan.pages[0]].host)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """The measured lookup, and before it the one that fetches its ticket; both are rows."""
+        """Make a lookup, after a priming lookup if it needs a ticket; return the rows of all lookups."""
         row = self.row(condition, cell, round_number, position)
         *priming, measured = self._lookups(CONDITIONS[condition], self.context.pages[cell.page].host)
         first = {"resumption": Resumption.NONE.value, "role": Role.PRIMING.value}
@@ -102,7 +102,7 @@ class Loss(Measurer):
         return [exchange_columns(result, events) for result in done]
 
     def _kept(self, protocol: Protocol, name: str) -> dict[str, Any]:
-        """A query on a connection that has answered one; its handshake is over, so it takes none."""
+        """Columns of the second query on a connection; its handshake time is 0, because the connection is open."""
         queries = [dns.build_query(dns.Question(name), protocol, SETTINGS) for _ in range(2)]
         columns: dict[str, Any] = {"started_s": time.time(), "handshake_ms": 0.0}
         with collector_paused(), dns.client_for(protocol, self._resolver, SETTINGS) as client:

@@ -1,4 +1,4 @@
-"""Benefit of one connection for name resolution and page, and of each step on it."""
+"""Benefit of one connection for name resolution and page, and of each of its parts."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode
@@ -15,7 +15,7 @@ STUDY = question(
     lead="What is saved by resolving a name and loading its page on one connection, on a first and a returning visit.",
     links=LINKS,
     pages=_PAGES,
-    rounds=(3, 16, 30),  # in virtual time more rounds would show nothing more
+    rounds=(3, 16, 30),  # in virtual time, further rounds add no information
     smoke={"links": ("4g",), "pages": ("wikipedia.org",)},
     quick={"links": ("fiber", "dsl", "4g"), "pages": _PAGES[:3]},
     one_host="its client loads a page on one connection to one host",

@@ -1,4 +1,4 @@
-"""What one connection for a name and its page saves, compared with plain DNS in the same state and with DoQ."""
+"""Time that one connection for name and page saves over separate DoQ, and adds to plain DNS in the same state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADDED = {FIRST: "added to plain DNS, first visit", BACK: "added to plain DNS, r
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """What is saved compared with separate DoQ and, at most, added to plain DNS."""
+    """Time saved over separate DoQ, and maximum time added to plain DNS."""
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]
@@ -41,7 +41,7 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """One sentence; none without numbers."""
+    """The answer in one sentence; empty without numbers."""
     if not values:
         return StudyAnswer()
     of = {name: value for (_, name), value in values.items()}
@@ -60,7 +60,7 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
 
 
 def _costs(of_study: pl.LazyFrame, inputs: Inputs, worth: Worth) -> pl.DataFrame:
-    """What one connection costs until the document is complete: link, page, rtt, percent; medians within rounds."""
+    """Cost of one connection until the document is complete, medians within rounds: link, page, rtt, percent."""
     costs = metrics.paired_costs(of_study, TIMES[DOCUMENT], "mode", worth.with_it.name, worth.without.name)
     in_rtts = metrics.in_rtts(costs, inputs.rtts, ["difference_ms"])
     return (

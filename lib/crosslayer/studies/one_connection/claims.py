@@ -1,4 +1,4 @@
-"""What this study claims itself, each a sentence of ours that can be wrong; and the one of TNSM24 on its emulation."""
+"""Falsifiable claims of this study, and two of TNSM24: on early SETTINGS (T269) and on its emulation (T222)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES
 from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
-"""Largest difference at which a load is not called slower: 5 ms on 4G, which nobody notices."""
+"""Maximum difference that does not count as slower, RTT: 5 ms on 4G, which no user notices."""
 _MEANT = "meant"
 
 
 def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`: 1 for a 0-RTT load with a token that was one."""
+    """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`.
+
+    `meant` has a value for each load that should be 0-RTT with a token: 1 if it succeeded as such, else 0.
+    """
     of_mode = loads(resolved_loads)
     rows = [
         of_mode.select(*metrics.ROUND, series=pl.format(f"{{}}, {measure}", "mode"), value=pl.col(column))
@@ -38,28 +41,28 @@ def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observe
     return Observed(pl.concat(rows), rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
 
 
-# What is compared
+# Comparisons
 
 
 def at(mode: Mode, measure: str, *pages: str) -> Measure:
-    """When something was there, RTT."""
+    """Median time of an event of `TIMES` in a mode, RTT."""
     return median(f"{mode.name}, {measure}", *pages, in_rtts=True)
 
 
 def later(mode: Mode, other: Mode, *pages: str, measure: str = DOCUMENT) -> Measure:
-    """Delay of one mode compared with the other within a round, RTT."""
+    """Median delay of one mode compared with another, as differences within rounds, RTT."""
     terms = {f"{mode.name}, {measure}": 1.0, f"{other.name}, {measure}": -1.0}
     return median(terms, *pages, in_rtts=True)
 
 
 def spared(what: str, visit: str, *pages: str) -> Measure:
-    """What one of `WORTH` spares, RTT."""
+    """Time that an entry of `WORTH` saves, RTT."""
     (worth,) = [worth for worth in WORTH if (worth.what, worth.visit) == (what, visit)]
     return later(worth.without, worth.with_it, *pages)
 
 
 def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Observed], Mapping[str, Measure]]:
-    """A margin of each link and page that have the modes; pages, where they are given, are the only ones."""
+    """The margin for each link and page with data; if `pages` are given, only for these."""
 
     def margins(o: Observed) -> dict[str, Measure]:
         series = f"{BASELINE.name}, {DOCUMENT}"
@@ -71,7 +74,7 @@ def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Ob
 
 @CustomMeasure
 def proved(o: Observed) -> Estimate:
-    """Percent of the 0-RTT loads with a token whose request was early data, by the server log."""
+    """Percentage of 0-RTT loads with a token whose request was early data according to the server log."""
     links = [link for link in o.links if o.pages(_MEANT, link)]
     if not links:
         raise NotMeasured("this campaign has no 0-RTT load with a token")
@@ -79,11 +82,11 @@ def proved(o: Observed) -> Estimate:
 
 
 def on_one_connection(mode: Mode, link: str) -> Measure:
-    """Name and first byte on a link: the page that takes longest, RTT."""
+    """Time until the first byte, name resolution included, of the slowest page on a link; RTT."""
     return maximum(at(mode, FIRST_BYTE, page).on(link) for page in _OF_THE_PAPER)
 
 
-# How it is judged
+# Rules of the claims
 
 no_slower = Ordering(unit="RTT", criterion=f"95 % interval of each difference below {NO_SLOWER_RTT} RTT")
 faster = Ordering(unit="RTT")

@@ -1,4 +1,4 @@
-"""What does it save to resolve a name and load its page on one connection?"""
+"""Figures: time saved by resolving a name and loading its page on one connection."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ from crosslayer.vocabulary import Http3, Protocol, Resumption
 _STYLES = {NAME: Style(BLUE, "circle", SOLID), FIRST_BYTE: Style(RED, "diamond", LONG)}
 _NOTHING = "no resolved loads in this dataset"
 _GAP_RTT = 0.5
-"""So long a silence within a document is a wait for the client, not for the link."""
+"""In a longer gap within a document, the server waits for the client, not for the link; RTT."""
 
 
 def ladder_data(inputs: Inputs) -> pl.DataFrame:
     """Times of the events of a load, by mode, link and page; multiples of the RTT.
 
-    Columns mode, link, page, measure (name, first byte, document, page), round_trips (theoretical; null but for name
-    and first byte), n, rounds, median, low, high.
+    Columns mode, link, page, measure (name, first byte, document, page), round_trips (theoretical; null except for
+    name and first byte), n, rounds, median, low, high.
     """
     times = metrics.in_rtts(loads(inputs.resolved_loads), inputs.rtts, list(TIMES.values()))
     order = {name: position for position, name in enumerate(MODES)}
@@ -76,7 +76,7 @@ def _round_trips(mode: Mode, measure: str) -> int | None:
 
 
 def ladder(frame: pl.DataFrame) -> AnyChart:
-    """Name and first byte by mode, link by link, each page a mark."""
+    """Chart of name and first byte by mode, with a plot for each link and a mark for each page."""
     shown = frame.filter(pl.col("measure").is_in([NAME, FIRST_BYTE]))
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -98,7 +98,7 @@ def ladder(frame: pl.DataFrame) -> AnyChart:
 
 
 def worth_data(inputs: Inputs) -> pl.DataFrame:
-    """What one connection and its parts spare until the document is complete, within a round; multiples of the RTT.
+    """Time that one connection and its parts save until the document is complete, within a round; multiples of the RTT.
 
     Columns visit, what, link, page (null: all pages together), n, rounds, median, low, high.
     """
@@ -114,7 +114,7 @@ def worth_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def worth(frame: pl.DataFrame) -> AnyChart:
-    """What each is worth, link by link, each page a mark."""
+    """Chart of the time saved by each entry of `WORTH`, with a plot for each link and a mark for each page."""
     shown = frame.filter(pl.col("page").is_not_null())
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -133,7 +133,7 @@ def worth(frame: pl.DataFrame) -> AnyChart:
 
 
 def worth_verdict(frame: pl.DataFrame) -> str:
-    """What does it save to resolve a name and load its page on one connection?"""
+    """Verdict: time saved by resolving a name and loading its page on one connection."""
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
     sentences = []
@@ -189,11 +189,11 @@ _STEPS: dict[str, Style] = {
 
 
 def size_data(inputs: Inputs) -> pl.DataFrame:
-    """When the first n bytes of the longest document are there: a document of n bytes would be complete then.
+    """Time until the first n bytes of the longest document have arrived: a document of n bytes is complete then.
 
-    Columns mode, link, source, kb (size of the document), median (multiples of the RTT; at each whole kB), n. Rows of
-    source `step` have what was there when a silence of half an RTT or more began: `kb` of the document, `received`
-    (bytes of UDP payload on the connection) and `allowed`, three times what the client had sent until then.
+    Columns mode, link, source, kb (size of the document), median (multiples of the RTT; for each whole kB), n. Rows of
+    source `step` have the state at the start of a gap of more than half an RTT: `kb` of the document, `received` (bytes
+    of UDP payload on the connection) and `allowed` (three times the bytes of the client's first flight).
     """
     of_study = loads(inputs.resolved_loads).filter(pl.col("mode").is_in(list(_STEPS)))
     columns = ["mode", "link", "page", "arrived_ms", "arrived_bytes", "received_bytes", "first_flight_bytes"]
@@ -220,7 +220,7 @@ def _curve(load: dict[str, object]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _steps(of_mode: pl.DataFrame) -> list[dict[str, float]]:
-    """Medians of where the loads of a mode fell silent, as many as all of them have."""
+    """Median state at the start of each gap in the loads of a mode; only gaps that all loads have."""
     of_loads = []
     for load in of_mode.iter_rows(named=True):
         when, count = _curve(load)
@@ -234,7 +234,7 @@ def _steps(of_mode: pl.DataFrame) -> list[dict[str, float]]:
 
 
 def size(frame: pl.DataFrame) -> AnyChart:
-    """Document complete against its size, a plot for each link."""
+    """Chart of the time until a document is complete against its size, with a plot for each link."""
     shown = frame.filter(pl.col("source") == "size")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -255,7 +255,7 @@ def size(frame: pl.DataFrame) -> AnyChart:
 
 
 def size_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sizes at which each mode has to wait: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
+    """Table of the sizes at which each mode waits: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
     return frame.filter(pl.col("source") == "step").select("mode", "link", "n", "kb", "median", "received", "allowed")
 
 

@@ -1,4 +1,4 @@
-"""Name and page on one connection or on two, by our own clients: Chromium never puts DoH on a page's connection."""
+"""Name and page on one connection or on two, with crosslayer's clients: Chromium never puts both on one connection."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _Client = TypeVar("_Client", bound=dns.Client)
 
 
 class OneConnection(Measurer):
-    """Loads by modes; before each resumed one, a connection that leaves its ticket, and the token or not."""
+    """Loads in each mode. Before a resumed load, an earlier connection fetches the ticket and, if needed, the token."""
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every mode."""
+        """All modes."""
         return list(MODES)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -37,14 +37,14 @@ class OneConnection(Measurer):
         return "resolved_loads", MODES[condition].columns
 
     def warm_up(self) -> None:
-        """One load."""
+        """Make one load."""
         self._load(BASELINE, self.context.pages[self.context.plan.pages[0]])
 
     def close(self) -> None:
-        """Nothing is kept between loads."""
+        """Do nothing: no connection is kept between loads."""
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One load."""
+        """Make one load; return its row."""
         row = self.row(condition, cell, round_number, position) | {"started_s": time.time()}
         try:
             columns = self._load(MODES[condition], self.context.pages[cell.page])
@@ -53,7 +53,7 @@ class OneConnection(Measurer):
         return {"resolved_loads": [row | columns]}
 
     def _load(self, mode: Mode, page: PageSpec) -> dict[str, Any]:
-        """Columns of a load, from times to evidence; `DnsError` where a part of it does not come."""
+        """Columns of a load: its times and its evidence. `DnsError` if a part of the load fails."""
         address, ca_file = self.context.addresses[page.host], self.context.server.ca_file
 
         def bringing(of: type[_Client], to: dns.Resolver, *, early: bool = mode.resumed) -> _Client:
@@ -61,7 +61,7 @@ class OneConnection(Measurer):
 
         resolving: dns.Client
         if mode.connections is Sharing.SHARED:
-            # The resolver at the page's own address: what the answer names is what the connection is to.
+            # The resolver has the page's address, so the connection already leads to the address in the answer.
             resolver = dns.Resolver(address, "localhost", ca_file)
             resolving = loading = bringing(PageClient, resolver)
         else:
@@ -80,7 +80,7 @@ class OneConnection(Measurer):
 
 def _uncovered(client: PageClient, page: PageSpec) -> str | None:
     """Error if the certificate of the connection does not cover the page's host (RFC 9114, section 3.3)."""
-    if client.certificate is None:  # a resumed session's was checked when its ticket was issued
+    if client.certificate is None:  # resumed session: the server sends no certificate
         return None
     names = client.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     if page.host in names.get_values_for_type(x509.DNSName):
@@ -91,14 +91,14 @@ def _uncovered(client: PageClient, page: PageSpec) -> str | None:
 def evidence_columns(
     events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """Columns of `resolved_loads` from the server log; `error` has a mismatch with the mode.
+    """Columns of `resolved_loads` from the server log; `error` describes a mismatch with the mode.
 
     Parameters
     ----------
     events
-        What the server reported since the load began.
+        Events of the server log since the start of the load.
     mode, page
-        Its condition.
+        Mode and page of the load.
     ports
         The client's ports for the name and for the page.
     """
@@ -120,7 +120,7 @@ def evidence_columns(
         else {request.remote for request in requests}
     )
     evidence = {
-        # Not by the reports of connections: a small page is there before the server has seen the handshake's end.
+        # Not from connection events: a small page may arrive before the server has completed and logged the handshake.
         "connection_count": len(over),
         "query_early": not query.handshake_complete if over_quic else None,
         "early_data_accepted": not document.handshake_complete,

@@ -1,4 +1,4 @@
-"""Shared by figures and claims of this study: its loads by mode, and their comparisons. No I/O."""
+"""Loads of this study by mode, and comparisons of modes, for figures and claims. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FULL, _EARLY, _ZERO = Resumption.NONE, Resumption.EARLY_DATA, Http3.ZERO_RTT
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What something is worth: how much later the one mode has the document than the other."""
+    """A saving: time until the document is complete in the mode `without`, minus that in the mode `with_it`."""
 
     what: str
     visit: str
@@ -51,11 +51,11 @@ WORTH = (
     Worth("the token, page at once", BACK, shared(_EARLY, AT_ONCE_NO_TOKEN), shared(_EARLY, AT_ONCE)),
     Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, condition=NO_TOKEN), _PLAIN_BACK),
 )
-"""Savings of one connection over two, and their parts."""
+"""Savings of one connection compared with two, and of its parts."""
 
 NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "load_complete_ms"}
-"""Columns of `resolved_loads` by the event that they are the time of."""
+"""Columns of `resolved_loads` by the event whose time they contain."""
 
 
 def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:

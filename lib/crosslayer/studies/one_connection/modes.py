@@ -1,4 +1,4 @@
-"""The ladder's modes: how name and page are fetched, and how many round-trips that takes."""
+"""Modes: how a client fetches name and page, and how many round-trips it needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One way to a page; its fields are the columns of `resolved_loads` of the same name."""
+    """A way to fetch name and page; its fields are the columns of `resolved_loads` of the same name."""
 
     protocol: Protocol
     resumption: Resumption = _FULL
@@ -32,7 +32,7 @@ class Mode:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `resolved_loads` that distinguish it from other modes."""
+        """Columns of `resolved_loads` that distinguish this mode from the others."""
         return {name: str(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @property
@@ -45,45 +45,45 @@ class Mode:
 
     @property
     def at_once(self) -> bool:
-        """The document is asked for together with its name."""
+        """Whether the client requests the document together with its name."""
         return self.condition in (AT_ONCE, AT_ONCE_NO_TOKEN)
 
     @property
     def token(self) -> bool:
-        """A resumed connection has the token of the one before."""
+        """Whether a resumed connection uses the address-validation token of the earlier one."""
         return self.condition not in WITHOUT_TOKEN
 
     @property
     def waits_for_settings(self) -> bool:
-        """Nothing is asked for on the page's connection before the server's SETTINGS have come."""
+        """Whether the client waits for the server's SETTINGS before any request on the page's connection."""
         return self.condition == SETTINGS
 
     @property
     def query_early(self) -> bool:
-        """The query leaves with the first flight of a QUIC connection."""
+        """Whether the query leaves with the first flight of a QUIC connection."""
         waits = self.connections is Sharing.SHARED and self.waits_for_settings
         return self.resumption is _EARLY and not waits
 
     @property
     def request_early(self) -> bool:
-        """The document's request does."""
+        """Whether the request for the document leaves with the first flight of its connection."""
         if self.connections is Sharing.SHARED:
             return self.query_early and self.at_once
         return self.resumed and not self.waits_for_settings
 
     @property
     def resumed(self) -> bool:
-        """The page's connection resumes the session of an earlier one."""
+        """Whether the page's connection resumes an earlier session."""
         return self.h3 is Http3.ZERO_RTT
 
     @property
     def name_round_trips(self) -> int:
-        """Until the name's answer."""
+        """Round-trips until the answer for the name."""
         return 1 if self.protocol is Protocol.DOUDP or self.query_early else 2
 
     @property
     def page_round_trips(self) -> int:
-        """Until the first byte of the document."""
+        """Round-trips until the first byte of the document."""
         if self.at_once:
             return self.name_round_trips
         own_handshake = self.connections is Sharing.SEPARATE and not self.request_early
@@ -105,13 +105,13 @@ _LOADING = (
 
 
 def shared(resumption: Resumption, condition: str = MAIN) -> Mode:
-    """Name and page on one connection."""
+    """Mode with name and page on one connection."""
     h3 = Http3.ZERO_RTT if resumption is _EARLY else Http3.ONE_RTT
     return Mode(Protocol.DOH3, resumption, Sharing.SHARED, h3, condition)
 
 
 BASELINE = Mode(Protocol.DOUDP)
-"""Unencrypted DNS, then a full handshake: what most visits are today."""
+"""Unencrypted DNS, then a full handshake, as in most visits today."""
 FIRST_VISIT = shared(_FULL)
 RETURNING = shared(_EARLY)
 

@@ -1,4 +1,4 @@
-"""What a path's RTT, jitter, queue and loss do to early data, to queries that share a connection, and to coalescing."""
+"""Effect of a path's RTT, jitter, queue and loss on early data, on a shared connection, and on coalescing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the benefit of 0-RTT, cost of head-of-line blocking, and benefit of coalescing with packet loss."""
+"""Figures: limits of the benefit of 0-RTT, cost of head-of-line blocking, benefit of coalescing with packet loss."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from crosslayer.studies.path_quality.visits import PAIRS
 
 LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _FEWEST = {"median": 1, "P95": 20, "P99": 100}
-"""Observations that a quantile takes at least."""
+"""Minimum number of observations of each quantile."""
 _LATE_RTT = 1.5
-"""An answer that takes longer waited for something that was lost, its own packet or another's."""
+"""An answer that takes longer than this waited for a lost packet, its own or another one; RTT."""
 _LATE = "later than 1.5 RTT (%)"
 _SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
 _SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
 _SHARED = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3")
 _IN_LINE = {"DoT": "DoQ", "DoH": "DoH3"}
-"""What is delivered in order, and the same over streams that do not wait for each other."""
+"""Transports that deliver answers in order, each with its counterpart with independent streams."""
 _FIRST = "first visit"
 _VISIT_STYLES = {_FIRST: Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
 _KINDS = ("rtt", "jitter", "queue", "loss")
 _CLEAR = 0.05
-"""RTTs that count as a difference."""
+"""Minimum difference that the verdict counts, RTT."""
 
 
 def _written(link: str) -> str:
@@ -58,7 +58,7 @@ def _written(link: str) -> str:
 
 
 def _row_order(link: str) -> tuple[int, float, str]:
-    """Order of the rows: what is varied, then how much."""
+    """Sort key of the rows: varied parameter, then its value."""
     varied = sweep(link)
     if varied is None:
         return len(_KINDS), 0.0, link
@@ -86,7 +86,7 @@ def _finished(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """What early data spares of a lookup; multiples of the link's nominal RTT.
+    """Time that early data saves in a lookup; multiples of the link's nominal RTT.
 
     Columns link, condition, measure (`median`, `P95`, `P99`), series (`DoQ`, `HTTP/3`), n, rounds, median, low, high.
     """
@@ -105,7 +105,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def shared_data(inputs: Inputs) -> pl.DataFrame:
-    """Queries that share a connection, by transport and loss.
+    """Times of queries that share a connection, by transport and loss.
 
     Columns link, condition, measure (`median`, `P95`, `P99` in RTT; `later than 1.5 RTT (%)`), series, source
     (`measured`; `in line`: DoT minus DoQ, DoH minus DoH3), n, rounds, median, low, high.
@@ -130,14 +130,15 @@ def shared_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def coalescing_data(inputs: Inputs) -> pl.DataFrame:
-    """What one connection spares of a visit to a page, name and all; multiples of the RTT.
+    """Time that one connection saves in a visit to a page, name resolution included; multiples of the RTT.
 
     Columns link, condition, page, measure (`median`, `P95`, `P99`), series (`first visit`, `returning`), n, rounds,
     median, low, high.
     """
     modes = {mode.name: mode.columns for pair in PAIRS.values() for mode in pair}
     names = pl.LazyFrame([columns | {"mode": name} for name, columns in modes.items()])
-    # Early data whose flight was lost is none for the server, and an error; here it is what that costs.
+    # If the first flight is lost, the server receives no early data and the row has an error. These rows count here,
+    # since they show the cost of the loss.
     late = inputs.resolved_loads.filter(
         pl.col("error").is_not_null(), pl.col("session_resumed"), pl.col("load_complete_ms").is_not_null()
     )
@@ -158,7 +159,7 @@ def coalescing_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _dots(shown: pl.DataFrame, styles: dict[str, Style], title: str, columns: str, *, log: bool = False) -> AnyChart:
-    """A row for each condition, a plot for each name of a column."""
+    """Chart with a row for each condition and a plot for each value of the column `columns`."""
     conditions = list(shown["condition"].unique(maintain_order=True))
     order = list(shown[columns].unique(maintain_order=True))
     domain = marks.domain(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
@@ -176,14 +177,14 @@ def _dots(shown: pl.DataFrame, styles: dict[str, Style], title: str, columns: st
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """What early data spares, condition by condition, a plot a quantile."""
+    """Chart of the time that early data saves, with a row for each condition and a plot for each quantile."""
     if frame.is_empty():
         return marks.empty_plot("no lookups of this study", TEXT_WIDTH - 60)
     return _dots(frame, _SAVER_STYLES, "Full handshake minus 0-RTT (RTTs)", "measure")
 
 
 def shared(frame: pl.DataFrame) -> AnyChart:
-    """Response times of queries that share a connection."""
+    """Chart of the response times of queries that share a connection."""
     shown = frame.filter(pl.col("source") == "measured", pl.col("measure") != _LATE)
     if shown.is_empty():
         return marks.empty_plot("no queries of this study", TEXT_WIDTH - 60)
@@ -191,7 +192,7 @@ def shared(frame: pl.DataFrame) -> AnyChart:
 
 
 def coalescing(frame: pl.DataFrame) -> AnyChart:
-    """What one connection spares, a plot a page and quantile."""
+    """Chart of the time that one connection saves, with a plot for each page and quantile."""
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     shown = frame.with_columns(plot=pl.concat_str("page", pl.lit(", "), "measure"))
@@ -199,7 +200,7 @@ def coalescing(frame: pl.DataFrame) -> AnyChart:
 
 
 def _table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, source and page where there are such, series, condition, n, median, low, high."""
+    """Table of measure, source and page (if the frame has them), series, condition, n, median, low, high."""
     more = [name for name in ("source", "page") if name in frame.columns]
     return frame.select("measure", *more, "series", "condition", "n", "median", "low", "high")
 
@@ -209,7 +210,7 @@ def _quantile(measure: str) -> str:
 
 
 def early_data_verdict(frame: pl.DataFrame) -> str:
-    """Where does 0-RTT no longer save time?"""
+    """Verdict: paths on which 0-RTT saves time."""
     known = frame.filter(pl.col("low").is_not_null())
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
@@ -229,7 +230,7 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
 
 
 def shared_verdict(frame: pl.DataFrame) -> str:
-    """What does head-of-line blocking cost?"""
+    """Verdict: cost of head-of-line blocking."""
     sentences = []
     conditions = list(frame["condition"].unique(maintain_order=True)) if frame.height else []
     for condition in dict.fromkeys([*conditions[:1], *conditions[-1:]]):
@@ -261,7 +262,7 @@ def shared_verdict(frame: pl.DataFrame) -> str:
 
 
 def coalescing_verdict(frame: pl.DataFrame) -> str:
-    """Does coalescing save time when packets are lost?"""
+    """Verdict: time that coalescing saves when packets are lost."""
     known = frame.filter(pl.col("low").is_not_null()) if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: this dataset lacks loads on one connection and on two, or has too few rounds."

@@ -1,5 +1,7 @@
-"""On a path of another RTT, jitter or queue: lookups with and without early data. On one that loses packets: queries
-that share a connection, and page loads with name and page on one connection or on two.
+"""Lookups, queries and page loads on paths of varied quality.
+
+On links with varied RTT, jitter or queue: lookups with and without early data. On links with varied loss: queries that
+share a connection, and page loads with name and page on one connection or on two.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ SHARED = {
     f"{protocol}, shared": protocol
     for protocol in (Protocol.DOUDP, Protocol.DOT, Protocol.DOH, Protocol.DOQ, Protocol.DOH3)
 }
-"""Transports of the queries that share a connection."""
+"""Transports of queries that share a connection, by condition."""
 QUERIES, INTERVAL_MS = 100, 10.0
-"""Queries of a client on its connection, and their interval; on 4G nine are in flight at a time."""
+"""Number of queries on a shared connection, and their interval; on 4G, about nine are in flight at a time."""
 _TIMEOUT_S = 60.0
-"""So that the worst of times is a number too."""
+"""The long timeout lets even the slowest query end with a time instead of an error."""
 
 
 class Shared(Measurer):
-    """A client's queries at a steady pace over one connection of the stub, which is new in each round."""
+    """Queries at a steady pace over one connection of the stub; each observation opens a new connection."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -61,21 +63,21 @@ class Shared(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every transport."""
+        """All transports that are measured with a shared connection."""
         return list(SHARED)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """Table and columns of a condition, and of its first query that counts."""
+        """Table and columns of a condition; the columns include those of its first measured query."""
         columns = {"page": None, "connection_mode": "kept", "client": 0, "number": 1}
         return "paced_queries", {"protocol": SHARED[condition].value} | columns
 
     def warm_up(self) -> None:
-        """One query of each."""
+        """Make one query over each transport."""
         for protocol in SHARED.values():
             self._ask(protocol, self.context.pages[self.context.plan.pages[0]].host, 1)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """A query that sets the connection up, and then the load."""
+        """Make a priming query that opens the connection, then the measured queries; return the rows of all."""
         protocol, host = SHARED[condition], self.context.pages[cell.page].host
         self._stubs[protocol].forget()
         asked = [*self._ask(protocol, host, 1), *self._ask(protocol, host, QUERIES)]
@@ -115,31 +117,31 @@ class PathQuality(Measurer):
         return self._loads if condition in VISITS else self._lookups
 
     def close(self) -> None:
-        """End what each keeps."""
+        """Close all parts."""
         for part in (self._lookups, self._loads, self._shared):
             part.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Lookups; where packets are lost loads, and with the first page the queries that share a connection."""
+        """With varied loss: loads and, for the first page, queries that share a connection. On other links: lookups."""
         if loses(cell.link) is None:
             return list(LOOKUPS)
         return [*VISITS, *(SHARED if cell.page == self.context.plan.pages[0] else ())]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """As the part that measures it."""
+        """Table and columns of a condition, from the part that measures it."""
         return self._of(condition).table_and_columns(condition)
 
     def warm_up(self) -> None:
-        """Every part."""
+        """Warm up all parts."""
         for part in (self._lookups, self._loads, self._shared):
             part.warm_up()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One observation of a part."""
+        """Make one observation with the part that measures the condition."""
         return self._of(condition).measure(condition, cell, round_number, position)
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """As the part that would have measured it."""
+        """Rows of a failed observation, from the part that measures the condition."""
         return self._of(condition).failed(condition, cell, round_number, position, why)
 
 

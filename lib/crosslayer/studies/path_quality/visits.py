@@ -1,4 +1,4 @@
-"""The loads of this study: over DoH3 and HTTP/3, first and returning, on two connections and on one."""
+"""Page loads of this study over DoH3 and HTTP/3: first and returning visits, on two connections and on one."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ PAIRS = {
     "first visit": (Mode(Protocol.DOH3), FIRST_VISIT),
     "returning": (Mode(Protocol.DOH3, Resumption.EARLY_DATA, h3=Http3.ZERO_RTT), RETURNING),
 }
-"""On two connections and on one; nothing else differs."""
+"""Modes on two connections and on one, by visit; the modes of a pair do not differ otherwise."""
 VISITS = tuple(mode.name for pair in PAIRS.values() for mode in pair)

@@ -1,4 +1,7 @@
-"""Resolvers as they are, from one or several vantage points (IMC 2022, 3.1). `crosslayer compare` measures it."""
+"""Resolvers over the real network, from one or several vantage points (IMC 2022, section 3.1).
+
+`crosslayer compare` measures this study.
+"""
 
 from crosslayer.resolvers.plan import STUDY as NAME
 from crosslayer.resolvers.plan import CompareOptions

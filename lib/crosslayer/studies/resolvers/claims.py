@@ -1,7 +1,7 @@
-"""The results of IMC22, section 3.1, judged from a comparison of resolvers, by the same checks as on the testbed.
+"""Claims of IMC22, section 3.1, judged on a comparison of resolvers with the same checks as on the testbed.
 
-Vantage points and resolvers are clusters of the bootstrap: an interval is about other vantage points and resolvers like
-these.
+The bootstrap resamples vantage points and resolvers as clusters. An interval therefore also covers the choice of
+vantage points and resolvers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART
 
 _RESUMED = "session resumed"
 VANTAGES = Vantages(lambda pair: pair.partition(" ")[0])
-"""All vantage points of a campaign; those of the paper have its short names (`eu`)."""
+"""Vantage points of a campaign; those of the paper have its short names (`eu`)."""
 
 
 def observed(resolver_queries: pl.LazyFrame) -> Observed:
-    """Every part of every transport, by vantage point and resolver: `DoQ handshake` (ms), `DoQ response` (bytes)."""
+    """Time and size of each part of an exchange by vantage point and resolver, and whether sessions were resumed.
+
+    Series are e.g. `DoQ handshake` (ms), `DoQ response` (bytes) and `session resumed` (1 or 0).
+    """
     rows = single_queries(resolver_queries).filter(pl.col("series").is_in(PAPER_SERIES)).collect()
     resumable = resolver_queries.filter(
         state=QueryState.RESUMED.value, cache=CacheUse.HIT.value, role=Role.MEASURED.value

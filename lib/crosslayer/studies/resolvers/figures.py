@@ -1,4 +1,4 @@
-"""Figures of a comparison of resolvers: who is fastest, the same resolver twice, and every round over time."""
+"""Figures of a comparison of resolvers: their order, the self-check, times over the campaign, and those of IMC22."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _SELF_CHECKS = {
 }  # fmt: skip
 _ROW_PX, _PANEL_PX = 22, 90
 _MOST_RESOLVERS, _MOST_POINTS = 12, 4000
-"""Resolvers and points in the chart over time."""
+"""Maximum numbers of resolvers and points in the chart over time."""
 
 
 def compared(inputs: Inputs) -> pl.DataFrame:
-    """A row for each target and measure of the chart."""
+    """Rows of the chart, one for each target and measure."""
     measured = measured_of(inputs.resolver_queries, inputs.resolver_events)
     return figure_rows(analysis.results_of(measured, MEASURES))
 
@@ -72,7 +72,7 @@ def self_check_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def self_check(frame: pl.DataFrame) -> AnyChart:
-    """Difference of each measure, a colour and a shape for each transport."""
+    """Chart of the difference of each measure, with a colour and a shape for each transport."""
     if frame.is_empty():
         return marks.empty_plot("no resolver was measured twice", TEXT_WIDTH - 60, 80)
     order = list(dict.fromkeys(frame["measure"]))
@@ -89,7 +89,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 def time_data(inputs: Inputs) -> pl.DataFrame:
     """A row for each vantage point, resolver, transport and block of rounds: first query, ms, hours since the start.
 
-    A block is a round, or more of them where there are too many for a chart.
+    A block is one round, or several rounds if the chart would have too many points.
     """
     first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
     frame = first.select(
@@ -112,7 +112,7 @@ def time_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def over_time(frame: pl.DataFrame) -> AnyChart:
-    """A panel for each vantage point and resolver, a line for each transport."""
+    """Chart with a panel for each vantage point and resolver, and a line for each transport."""
     if frame.is_empty():
         return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
     vantages = frame["vantage"].unique().sort().to_list()
@@ -152,7 +152,7 @@ def over_time(frame: pl.DataFrame) -> AnyChart:
 
 
 def fig2_data(inputs: Inputs) -> pl.DataFrame:
-    """Median handshake and resolve time by vantage point and over all, as the claims have them; see `ordered_times`."""
+    """Median handshake and resolve time by vantage point and over all, as in the claims; see `ordered_times`."""
     seen = observed(inputs.resolver_queries)
     rows = []
     for measure, point, series in itertools.product(TIMES, (*_vantages(seen), ALL), PAPER_SERIES):
@@ -189,7 +189,7 @@ def map_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def world_map(frame: pl.DataFrame) -> AnyChart:
-    """A point for each resolver and vantage point whose position is known."""
+    """Map with a point for each resolver and vantage point whose position is known."""
     placed = frame.drop_nulls(["latitude", "longitude"])
     if placed.is_empty():
         return marks.empty_plot("no position is known: neither the list nor a database has one", TEXT_WIDTH - 60, 80)
@@ -198,7 +198,7 @@ def world_map(frame: pl.DataFrame) -> AnyChart:
 
 
 def systems(frame: pl.DataFrame) -> pl.DataFrame:
-    """Resolvers (addresses) of the ten largest autonomous systems, and their share: asn, as_name, count, percent."""
+    """The ten autonomous systems with the most resolvers (addresses): asn, as_name, count, percent."""
     known = frame.filter(pl.col("kind") == LocatedKind.RESOLVER, pl.col("asn").is_not_null())
     counted = known.group_by("asn").agg(pl.col("as_name").first(), count=pl.len())
     share = (100 * pl.col("count") / pl.col("count").sum()).round(1)
@@ -206,7 +206,7 @@ def systems(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def support_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each transport and what was counted of it: resolvers (addresses), and first queries that succeeded."""
+    """A row for each transport and count: resolvers (addresses), and first queries that succeeded or failed."""
     rows = inputs.resolver_queries.filter(role=Role.MEASURED.value, cache=CacheUse.HIT.value)
     answered, cold = pl.col("error").is_null(), pl.col("state") == QueryState.COLD
     counts = rows.group_by(transport="protocol").agg(
@@ -231,7 +231,7 @@ def support_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def support(frame: pl.DataFrame) -> AnyChart:
-    """A row for each transport, a column for each count."""
+    """Chart with a row for each transport and a column for each count."""
     if frame.is_empty():
         return marks.empty_plot("no resolver was asked", TEXT_WIDTH - 60, 80)
     transports = frame["transport"].unique(maintain_order=True).to_list()
@@ -265,7 +265,7 @@ def _vantages(seen: Observed) -> list[str]:
 
 
 def _row(measure: Measure, seen: Observed) -> dict[str, Any] | None:
-    """An estimate with its interval as a row; None if the campaign lacks it."""
+    """Estimate and interval of a measure as a row; None if the campaign has no data for it."""
     try:
         ours = measure(seen)
     except NotMeasured:

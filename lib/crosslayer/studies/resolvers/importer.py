@@ -1,10 +1,10 @@
 """Import of the raw data of IMC 2022 (Kosek et al.): single queries to public resolvers from six vantage points.
 
-The layout is that of the authors' repository kosekmi/2022-imc-dns-over-quic-web-performance: its README names the
-archives and their folders, its notebook `single.query.response.times.ipynb` reads the file and gives the meaning of the
-columns, as does `model/dnsmeasurement.go` of the tool that wrote them (mgranderath/dns-measurements):
+The layout is that of the authors' repository kosekmi/2022-imc-dns-over-quic-web-performance. Its README lists the
+archives and their folders. The meaning of the columns comes from its notebook `single.query.response.times.ipynb`,
+which reads the file, and from `model/dnsmeasurement.go` of the authors' tool (mgranderath/dns-measurements):
 
-- a row is a query on a new connection; durations are Go's, in nanoseconds;
+- a row is a query on a new connection; durations are in nanoseconds, as in Go;
 - `protocol` is `udp`, `tcp`, `tls`, `https` or `quic`, `vp` the region of the vantage point, `ip` the resolver;
 - a query succeeded if it has an `r_code`, no `error`, and a `total_time` below 5 s;
 - the handshake is `q_ui_c_handshake_duration`, or `tcp_handshake_duration` plus, with TLS, `tls_handshake_duration`;
@@ -67,19 +67,19 @@ _NO_TIMES = (
 
 
 def import_folder(source: Path, folder: Path) -> Path:
-    """Write a dataset of the study `resolvers` from the extracted archive, which is only read; returns `folder`.
+    """Write a dataset of the study `resolvers` from the extracted archive, which stays unchanged; return `folder`.
 
     Parameters
     ----------
     source
-        The folder that has the authors' file, or the folder above it.
+        The folder of the authors' file, or its parent.
     folder
-        The dataset; it must be empty or missing.
+        The folder of the dataset; it must be empty or missing.
 
     Raises
     ------
     CampaignError
-        With the file, what is wrong with it, and the next step.
+        If the file is missing or invalid; the error has the next step.
     """
     check_new(folder)
     file = _file(source)
@@ -146,7 +146,7 @@ def _is_address(text: str) -> bool:
 
 
 def _rows(raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, int]:
-    """Rows of `resolver_queries`, and the number of queries that filled a cache."""
+    """Rows of `resolver_queries`, and the number of omitted queries, which only filled a cache."""
     measured = raw
     if "cache_warming" in raw.columns:
         measured = raw.filter(~pl.col("cache_warming").cast(pl.Boolean).fill_null(False))

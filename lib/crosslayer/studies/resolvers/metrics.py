@@ -1,4 +1,4 @@
-"""The queries of a comparison that IMC 2022, section 3.1, is about, over resolvers that have all its transports."""
+"""Queries of a comparison as in IMC 2022, section 3.1: only of resolvers with all of the paper's transports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CLEAR = ("DoUDP", "DoTCP")
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     """Queries on a new connection for a name in the cache; encrypted transports resume a session.
 
-    A resolver (an address) counts at a vantage point where it answered over each of the paper's transports, as in the
-    paper.
+    As in the paper, a resolver (an address) counts at a vantage point only if it answered there over each of the
+    paper's transports.
 
     Parameters
     ----------
@@ -23,12 +23,12 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The same columns, `series` (the transport) and `pair` (vantage point and address, the links of the checks);
-        successful queries only.
+        Successful queries only. The columns of `table`, `series` (the transport) and `pair` (vantage point and
+        address; the checks use it as link).
     """
     clear = pl.col("protocol").is_in(_CLEAR)
     new = pl.when(clear).then(pl.lit(QueryState.COLD.value)).otherwise(pl.lit(QueryState.RESUMED.value))
-    resumed = clear | pl.col("session_resumed").fill_null(True)  # null where nobody recorded it (an imported campaign)
+    resumed = clear | pl.col("session_resumed").fill_null(True)  # null if not recorded (imported campaign)
     rows = table.filter(
         pl.col("error").is_null(), pl.col("state") == new, resumed, cache=CacheUse.HIT.value, role=Role.MEASURED.value
     )

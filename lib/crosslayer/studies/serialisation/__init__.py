@@ -1,4 +1,4 @@
-"""Why a DoQ query takes 1.37 RTT on DSL: exchanges that put more or fewer bytes on the uplink."""
+"""Why a DoQ query takes 1.37 RTT on DSL (TNSM24): exchanges with more or fewer bytes on the uplink."""
 
 from crosslayer.study import question
 

@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaigns."""
+"""Falsifiable claims of this study, judged on the data of its campaigns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from crosslayer.links import load_profiles
 
 _SENT = {"DoQ": "main", "DoQ, padded to 1024": "datagram-1200-padding-1024"}
 _FURTHER_BYTES = 1024 - 128
-"""Bytes by which the padded query is longer than the usual one, which is padded to 128."""
+"""Additional bytes of the padded query, compared with the usual query, which is padded to 128 bytes."""
 _HEADERS_BYTES = 34
-"""Headers of IPv4 and Ethernet, which netem counts."""
+"""IPv4 and Ethernet headers of a packet, which netem counts."""
 _DOQ_BYTES = 1200 + _HEADERS_BYTES + 128 + 43 + _HEADERS_BYTES
-"""The client's second flight, padded (RFC 9000, section 14.1), and the query of 128 with 43 bytes around it."""
+"""Padded second flight of the client (RFC 9000, section 14.1), and query: 128 bytes with 43 bytes of overhead."""
 _DOUDP_BYTES = 52 + _HEADERS_BYTES
 _UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
-"""DSL, and the same with a faster uplink."""
+"""DSL, and DSL with faster uplinks."""
 SOURCES = {
     name: Source(
         "dns_exchanges",
@@ -34,17 +34,17 @@ SOURCES = {
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Queries by what the client sends before and in them, ms."""
+    """Query times by transport and padding, ms."""
     return observed_from(SOURCES, {"dns_exchanges": dns_exchanges}, metrics.nominal_rtts(link_checks))
 
 
 def longer(series: str, other: str, link: str) -> Measure:
-    """Difference between two kinds of query within a round, ms."""
+    """Median difference between two kinds of query within a round, ms."""
     return median({series: 1.0, other: -1.0}).on(link)
 
 
 def sending_ms(size_bytes: int) -> float:
-    """Time that so many bytes occupy the uplink of DSL, ms."""
+    """Time to transmit `size_bytes` on the uplink of DSL, ms."""
     upload_mbit = load_profiles()["dsl"].upload_mbit
     assert upload_mbit is not None
     return size_bytes * 8e-3 / upload_mbit

@@ -1,17 +1,17 @@
-"""The study's conditions of DoQ: datagram and padding sizes of the client, by the name in the column `condition`."""
+"""DoQ conditions of the study: datagram and padding sizes of the client, by value of the column `condition`."""
 
 from typing import NamedTuple
 
 
 class DoqSizes(NamedTuple):
-    """What the DoQ client sends, in bytes."""
+    """Sizes that the DoQ client sends."""
 
     series: str
     """Label in figures."""
     datagram_bytes: int
-    """UDP payload of the datagrams of the handshake (RFC 9000, section 14.1)."""
+    """UDP payload of each datagram of the handshake (RFC 9000, section 14.1)."""
     padding_bytes: int
-    """The query is padded to a multiple of this (RFC 8467, section 4.1)."""
+    """Padding block: the query is padded to a multiple of this size (RFC 8467, section 4.1)."""
 
 
 DOQ_SIZES = {

@@ -1,4 +1,4 @@
-"""Does serialisation on a slow uplink explain what a DoQ query takes beyond one RTT?"""
+"""Figures: time of a DoQ query beyond one RTT, compared with serialisation on a slow uplink."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from crosslayer.studies.serialisation.conditions import DOQ_SIZES
 
 _PAPER = TNSM24.name
 _IP_AND_ETHERNET_BYTES = 34
-"""Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
+"""IPv4 and Ethernet headers of a packet: netem counts them, the columns of sizes do not."""
 _DOQ_QUERY_BYTES = 43
-"""Around a DoQ query: UDP 8, short header 11 with its connection ID, stream frame 6, length 2, AEAD tag 16."""
+"""Overhead of a DoQ query: UDP 8, short header with connection ID 11, stream frame 6, length 2, AEAD tag 16."""
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _PUBLISHED_DSL_QUERY_RTT = 1.37  # TNSM24 section IV-B, claim T100
@@ -45,10 +45,10 @@ _STYLES = {
 
 
 def serialisation_data(inputs: Inputs) -> pl.DataFrame:
-    """What a query takes beyond one RTT, and how long the bytes before and in it occupy the uplink.
+    """Time of a query beyond one RTT, and time to transmit it and the bytes before it on the uplink.
 
-    Columns link, series, source, x (serialisation, ms), n, rounds, median, low, high (excess over the RTT, ms); a row
-    of source `slope` and one of source `intercept` have the line through the medians of DoQ.
+    Columns link, series, source, x (serialisation, ms), n, rounds, median, low, high (excess over the RTT, ms). The
+    rows of source `slope` and `intercept` have the parameters of the line through the medians of DoQ.
     """
     rows = _serialised(inputs)
     by = ["link", "series"]
@@ -73,10 +73,10 @@ def serialisation_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _serialised(inputs: Inputs) -> pl.LazyFrame:
-    """Exchanges with the time that what the client sends up to its query needs on the uplink.
+    """Exchanges with the time to transmit the query and the bytes before it on the uplink.
 
-    A query waits for what left before it: over DoQ the second flight, which answers the server's hello and is padded to
-    a full datagram (RFC 9000, section 14.1).
+    A query waits for the packets before it. Over DoQ, this is the client's second flight, which answers the server's
+    hello and is padded to a full datagram (RFC 9000, section 14.1).
     """
     rates = inputs.link_checks.group_by("link").agg(up_mbit=pl.col("nominal_up_mbit").median())
     padding = pl.col("condition").replace_strict(
@@ -101,7 +101,7 @@ def _serialised(inputs: Inputs) -> pl.LazyFrame:
 
 
 def serialisation(frame: pl.DataFrame) -> AnyChart:
-    """Excess of the query over one RTT against the time its bytes occupy the uplink."""
+    """Chart of the query time beyond one RTT against the time to transmit its bytes on the uplink."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
         return marks.empty_plot("no DNS exchanges of this study", COLUMN_WIDTH - 60)
@@ -126,14 +126,14 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
 
 
 def serialisation_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, series, serialisation_ms, n, median, low, high."""
+    """Table of link, series, serialisation_ms, n, median, low, high."""
     return frame.filter(pl.col("source") == "measured").select(
         "link", "series", pl.col("x").alias("serialisation_ms"), "n", "median", "low", "high"
     )
 
 
 def serialisation_verdict(frame: pl.DataFrame) -> str:
-    """Does serialisation explain the query of 1.37 RTT?"""
+    """Verdict: whether serialisation explains the query of 1.37 RTT."""
     slope, intercept = (row(frame, source=name) for name in ("slope", "intercept"))
     at, published = (row(frame, source=name, link="dsl", series="DoQ") for name in ("measured", "published"))
     if not (slope and intercept and at and published):

@@ -1,4 +1,4 @@
-"""The headline conditions with another QUIC implementation at the server."""
+"""The conditions of `one-connection`, and the QUIC conditions of `combinations`, with another server implementation."""
 
 from crosslayer.study import question
 
@@ -12,7 +12,7 @@ STUDY = question(
     "with one on aioquic.",
     links=("fiber", "4g"),
     pages=_PAGES,
-    rounds=(3, 12, 30),  # in virtual time more rounds would show nothing more
+    rounds=(3, 12, 30),  # in virtual time, further rounds add no information
     smoke={"links": ("4g",), "pages": ("example.org",)},
     quick={},
     one_host="its client loads a page on one connection to one host",

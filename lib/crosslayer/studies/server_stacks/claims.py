@@ -1,4 +1,4 @@
-"""Conclusions of this study as sentences that can be wrong, judged on its campaigns."""
+"""Falsifiable claims of this study, judged on the data of its campaigns."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, STACKS, WIDE
 from crosslayer.vocabulary import Protocol
 
 SAME_RTT = 0.02
-"""By less than this, times until the first byte are the same."""
+"""Tolerance within which times until name and first byte count as the same, RTT."""
 _SAME_COST_RTT = 0.05
-"""By less than this, the study one-connection calls a load not slower."""
+"""Difference below which the study `one-connection` calls a load not slower, RTT."""
 _SAME_DOCUMENT_RTT = 0.1
 _LARGE = "wikipedia.org"
-"""A page whose document is larger than the initial window of aioquic."""
+"""A page whose document is larger than the initial congestion window of aioquic."""
 
 
 def _series(what: str, measure: str, stack: str) -> str:
@@ -51,17 +51,17 @@ def observed(
     return Observed(rows, rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
 
 
-# What is compared
+# Comparisons
 
 
 def later(what: str, measure: str, *pages: str, stack: str = SECOND) -> Measure:
-    """How much later it is with a server than with the first in the same round, RTT."""
+    """Median delay of a measure with `stack` compared with the first server, as differences within rounds, RTT."""
     terms = {_series(what, measure, stack): 1.0, _series(what, measure, FIRST): -1.0}
     return median(terms, *pages, in_rtts=True)
 
 
 def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bool = False) -> Measure:
-    """What a comparison of the answer costs with a server, RTT; `less`: minus what it costs with the first."""
+    """Cost of a comparison with `stack`, as differences within rounds, RTT; `less`: minus the first server's cost."""
     terms: dict[str, float] = {}
     for one, sign in ((stack, 1.0), *([(FIRST, -1.0)] if less else [])):
         terms[_series(comparison.visit.name, DOCUMENT, one)] = sign
@@ -72,7 +72,7 @@ def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bo
 def in_every_cell(
     measured: Mapping[str, Callable[[str], Measure]], *pages: str
 ) -> Callable[[Observed], dict[str, Measure]]:
-    """Measures of each link and page; pages, where they are given, are the only ones."""
+    """The measures for each link and page; if `pages` are given, only for these."""
     any_series = _series(next(iter(VISITS)), NAME, FIRST)
 
     def measures(o: Observed) -> dict[str, Measure]:
@@ -91,7 +91,7 @@ def in_every_cell(
 def same(
     conditions: Iterable[str], measure: str, distance: float, *pages: str, stack: str = SECOND
 ) -> Callable[[Observed], Mapping[str, Measure]]:
-    """Margins: everything comes within a distance of the first server's, earlier and later."""
+    """Margins: the measure of each condition differs by at most `distance` from that with the first server."""
     cells = in_every_cell({what: partial(later, what, measure, stack=stack) for what in conditions}, *pages)
     return lambda o: within(cells(o), 0.0, distance)
 
@@ -101,22 +101,22 @@ def _same_cost(o: Observed) -> Mapping[str, Measure]:
 
 
 def _much_later(what: str, page: str) -> Measure:
-    """By how much its document is later than half a round-trip, RTT."""
+    """Delay of the document compared with the first server, minus half a round-trip; RTT."""
     return later(what, DOCUMENT, page) - 0.5
 
 
 def _saved_more(page: str) -> Measure:
-    """What one connection saves over DoQ beyond what it saves with the first server, less what counts as the same."""
+    """Saving of one connection over DoQ, minus that with the first server, plus the tolerance; RTT."""
     return SAME_RTT - cost(_OVER_DOQ, page, less=True)
 
 
 def _not_slower(comparison: VisitComparison, page: str) -> Measure:
-    """What is left of what counts as not slower, RTT."""
+    """Tolerance of `not slower` minus the cost of the comparison, RTT."""
     return _SAME_COST_RTT - cost(comparison, page)
 
 
 def _token_saves_less(page: str) -> Measure:
-    """What the token saves with the first server beyond what it saves with the second, RTT."""
+    """Saving of the token with the first server, minus that with the second; RTT."""
     return cost(_TOKEN, page, less=True) * -1.0
 
 
@@ -128,7 +128,7 @@ _TOKEN = _BY_NAME["returning: no token over a token"]
 _PLAIN = ServerVisit(Protocol.DOUDP).name
 
 
-# How it is judged
+# Rules of the claims
 
 
 def _ordering(criterion: str) -> Ordering:

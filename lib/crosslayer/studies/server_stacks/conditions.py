@@ -1,4 +1,4 @@
-"""Conditions of the study by name, as analysis needs them: columns of their rows, and the comparisons of the answer."""
+"""Conditions of the study by name, with the columns of their rows, and the comparisons of the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import product
 from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 NAME, FIRST_BYTE, DOCUMENT = "name", "first byte", "document"
-"""What is timed: the answer for the name, the header of the document's response, the document's last byte."""
+"""Timed events: answer for the name, header of the document's response, last byte of the document."""
 
 _FULL, _EARLY = Resumption.NONE, Resumption.EARLY_DATA
 _ONE, _ZERO = Http3.ONE_RTT, Http3.ZERO_RTT
@@ -25,7 +25,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class ServerVisit:
-    """A visit of `resolved_loads`; its fields are columns."""
+    """A visit of `resolved_loads`; its fields are columns of the table."""
 
     protocol: Protocol
     resumption: Resumption = _FULL
@@ -35,7 +35,7 @@ class ServerVisit:
 
     @property
     def name(self) -> str:
-        """As in figures."""
+        """Name in figures."""
         lookup = f"{self.protocol}{_STATES[self.resumption]}"
         if self.connections is Sharing.SHARED:
             return f"{lookup} and page on one connection{_EXTRAS[self.condition]}"
@@ -56,12 +56,12 @@ def _visits() -> Iterator[ServerVisit]:
 
 
 def shared(resumption: Resumption, condition: str = "main") -> ServerVisit:
-    """Name and page on one connection."""
+    """Visit with name and page on one connection."""
     return ServerVisit(Protocol.DOH3, resumption, Sharing.SHARED, _ZERO if resumption is _EARLY else _ONE, condition)
 
 
 VISITS = {visit.name: visit for visit in _visits()}
-"""Modes of the study one-connection, by name."""
+"""Modes of the study `one-connection`, by name."""
 
 EXCHANGES = {
     f"exchange over {protocol}{_STATES[resumption]}": (protocol, resumption)
@@ -80,7 +80,7 @@ LOADS = {
 
 @dataclass(frozen=True, slots=True)
 class VisitComparison:
-    """A part of the answer: how much later the document of one visit is complete than that of another."""
+    """A comparison of two visits: time until the document of `visit` is complete, minus that of `other`."""
 
     name: str
     visit: ServerVisit
@@ -100,4 +100,4 @@ ANSWER = (
         "returning: no token over a token", ServerVisit(Protocol.DOUDP, h3=_ZERO, condition="no-token"), _PLAIN_BACK
     ),
 )
-"""What a transport costs, what one connection saves, and what the token saves."""
+"""Comparisons of the answer: cost of a transport, saving of one connection, saving of the token."""

@@ -1,4 +1,4 @@
-"""Do the round-trips depend on the server's QUIC implementation?"""
+"""Figures: differences between QUIC implementations at the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _times(inputs: Inputs) -> pl.LazyFrame:
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
-    """How much later each is with a server than with the first, within a round; multiples of the RTT.
+    """Delay of each measure with a server compared with the first server, within a round; multiples of the RTT.
 
     Columns what, measure (name, first byte, document), stack, link, page, n, rounds, median, low, high.
     """
@@ -67,7 +67,7 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
 def _by_condition(
     shown: pl.DataFrame, field: str, styles: dict[str, Style], title: str, *, least: tuple[float, float], margin: float
 ) -> AnyChart:
-    """A row a condition, a column a link; a mark for each page."""
+    """Chart with a row for each condition, a column for each link and a mark for each page."""
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
@@ -91,7 +91,7 @@ def _by_condition(
 
 
 def first_byte(frame: pl.DataFrame) -> AnyChart:
-    """Name and first byte with aioquic minus those with quic-go."""
+    """Chart of the times until name and first byte with aioquic, minus those with quic-go."""
     shown = frame.filter(pl.col("measure") != DOCUMENT, stack=SECOND)
     return _by_condition(
         shown, "measure", _MEASURES, "Later than with quic-go (RTT)", least=(-0.03, 0.03), margin=0.002
@@ -99,7 +99,7 @@ def first_byte(frame: pl.DataFrame) -> AnyChart:
 
 
 def document(frame: pl.DataFrame) -> AnyChart:
-    """Document with each server on aioquic minus that with quic-go."""
+    """Chart of the time until the document is complete with each server on aioquic, minus that with quic-go."""
     shown = frame.filter(pl.col("stack") != FIRST, measure=DOCUMENT)
     styles = {stack: _STACKS[stack] for stack in (SECOND, WIDE)}
     return _by_condition(
@@ -108,19 +108,19 @@ def document(frame: pl.DataFrame) -> AnyChart:
 
 
 def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, what, stack, link, page, n, median, low, high; multiples of the RTT."""
+    """Table of measure, what, stack, link, page, n, median, low, high; multiples of the RTT."""
     return frame.select("measure", "what", "stack", "link", "page", "n", "median", "low", "high")
 
 
 def _range(values: pl.Series, digits: int) -> str:
-    """The least and the greatest value, signed; one number where both are written the same."""
+    """Least and greatest value with signs; one number if both round to the same text."""
     ends = (float(values.sort()[end]) for end in (0, -1))
     signed = (f"{round(end, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}") for end in ends)
     return " to ".join(dict.fromkeys(signed))
 
 
 def first_byte_verdict(frame: pl.DataFrame) -> str:
-    """Do names and first bytes take the same time with both servers?"""
+    """Verdict: whether name and first byte take the same time with both servers."""
     sentences = []
     for measure in (NAME, FIRST_BYTE):
         of_measure = frame.filter(measure=measure, stack=SECOND)
@@ -131,7 +131,7 @@ def first_byte_verdict(frame: pl.DataFrame) -> str:
 
 
 def document_verdict(frame: pl.DataFrame) -> str:
-    """Does the document take the same time, and what explains the difference?"""
+    """Verdict: difference of the document between servers."""
     sentences = []
     for stack in (SECOND, WIDE):
         of_stack = frame.filter(measure=DOCUMENT, stack=stack)
@@ -148,11 +148,11 @@ def document_verdict(frame: pl.DataFrame) -> str:
 
 
 _FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
-"""The visit whose datagrams are shown: what arrives is the document, without a handshake before it."""
+"""The visit whose datagrams are shown: with 0-RTT, no handshake precedes the document."""
 
 
 def arrivals_data(inputs: Inputs) -> pl.DataFrame:
-    """Datagrams of the largest document in the first round of one visit with each server.
+    """Arrival of the largest document's datagrams with each server, in the first round of one visit.
 
     Columns stack, link, page, rtt (time of arrival, multiples of the RTT), kb (UDP payload received on the page's
     connection until then).
@@ -162,7 +162,7 @@ def arrivals_data(inputs: Inputs) -> pl.DataFrame:
     largest = pl.col("arrived_bytes").list.max()
     shown = rows.drop_nulls().filter(largest == largest.max(), pl.col("round") == pl.col("round").min())
     arrivals = shown.explode("arrived_ms", "arrived_bytes", "received_bytes")
-    arrivals = arrivals.sort(pl.col("stack") == SECOND, "stack", "page", "arrived_ms")  # the second is drawn last
+    arrivals = arrivals.sort(pl.col("stack") == SECOND, "stack", "page", "arrived_ms")  # SECOND is drawn last
     return inputs.by_rtt(
         arrivals.select(
             "stack",
@@ -175,7 +175,7 @@ def arrivals_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def arrivals(frame: pl.DataFrame) -> AnyChart:
-    """Received bytes over time, link by link, a line a server."""
+    """Chart of received bytes over time, with a plot for each link and a series for each server."""
     if frame.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
@@ -191,12 +191,12 @@ def arrivals(frame: pl.DataFrame) -> AnyChart:
 
 
 def arrivals_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """stack, link, page, rtt, kb: each datagram."""
+    """Table with a row for each datagram: stack, link, page, rtt, kb."""
     return frame.select("stack", "link", "page", "rtt", "kb")
 
 
 def arrivals_verdict(frame: pl.DataFrame) -> str:
-    """How much comes before the first silence of half a round-trip?"""
+    """Verdict: data received before the first gap of more than half a round-trip."""
     sent: dict[str, list[str]] = {}
     for (stack, link), of_one in frame.group_by("stack", "link", maintain_order=True):
         times = of_one["rtt"]
@@ -211,7 +211,7 @@ def arrivals_verdict(frame: pl.DataFrame) -> str:
 
 
 def answer_data(inputs: Inputs) -> pl.DataFrame:
-    """How much later the document of one visit is complete than of another, with each server.
+    """Time until the document of one visit is complete minus that of another visit, with each server.
 
     Columns what (the comparison), stack, link, page, n, rounds, median, low, high (multiples of the RTT), percent (of
     the other's median).
@@ -227,7 +227,7 @@ def answer_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def answer(frame: pl.DataFrame) -> AnyChart:
-    """A row a comparison, a column a link, a mark a server and page."""
+    """Chart with a row for each comparison, a column for each link, and a mark for each server and page."""
     if frame.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
@@ -243,12 +243,12 @@ def answer(frame: pl.DataFrame) -> AnyChart:
 
 
 def answer_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """what, stack, link, page, n, median, low, high (multiples of the RTT), percent."""
+    """Table of what, stack, link, page, n, median, low, high (multiples of the RTT), percent."""
     return frame.select("what", "stack", "link", "page", "n", "median", "low", "high", "percent")
 
 
 def answer_verdict(frame: pl.DataFrame) -> str:
-    """Does the answer depend on the server?"""
+    """Verdict: whether the answer depends on the server."""
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     sentences = []
     for comparison in (ANSWER[0], ANSWER[3], ANSWER[-1]):

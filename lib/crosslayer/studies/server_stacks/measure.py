@@ -1,4 +1,4 @@
-"""Each condition with each server in a round: servers on aioquic run on hosts of their own beside the first."""
+"""Each condition with each server in every round. The servers on aioquic run on further hosts at the far end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONDITIONS = {
 
 
 class ServerStacks(Measurer):
-    """Visits of the study `one-connection`, exchanges and loads, with each server; with the wide window visits only."""
+    """Visits of `one-connection`, exchanges and loads with each server; with the wide window, visits only."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -58,7 +58,7 @@ class ServerStacks(Measurer):
         return {"second_server": second_server_version()}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every condition with each server."""
+        """All conditions with each server."""
         return list(self._parts)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -68,16 +68,16 @@ class ServerStacks(Measurer):
         return table, columns | {"condition": labelled(stack, columns["condition"])}
 
     def warm_up(self) -> None:
-        """Everything once with each server."""
+        """Warm up all measurers of all servers."""
         for part in self._kinds:
             part.warm_up()
 
     def close(self) -> None:
-        """End browsers, captures and the servers on aioquic."""
+        """Close browsers and captures, and stop the servers on aioquic."""
         self._stack.close()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One observation as rows by table, which name the server's implementation in the column `condition`."""
+        """Make one observation; the column `condition` of its rows names the server."""
         stack, part, name = self._parts[condition]
         rows = part.measure(name, cell, round_number, position)
         for server in self._others:

@@ -21,14 +21,14 @@ from crosslayer.studies.server_stacks.stacks import FIRST, STACKS, labelled
 from crosslayer.vocabulary import Role
 
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms"}
-"""Columns of `resolved_loads` by what is timed."""
+"""Columns of `resolved_loads` by timed event."""
 
 _FIELDS = ("protocol", "resumption", "connections", "h3", "condition")
 _BY_STACK = [*metrics.ROUND, "what", "measure", "stack"]
 
 
 def columns_of(what: str, stack: str) -> dict[str, str]:
-    """Columns that name the rows of a condition with a server."""
+    """Columns, with their values, that identify the rows of a condition with a server."""
     if what in VISITS:
         columns = {name: str(getattr(VISITS[what], name)) for name in _FIELDS}
     elif what in EXCHANGES:
@@ -41,7 +41,7 @@ def columns_of(what: str, stack: str) -> dict[str, str]:
 
 
 def times(resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """What is timed, by condition and server.
+    """Times by condition, timed event and server.
 
     Returns
     -------
@@ -62,18 +62,18 @@ def times(resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads:
 
 
 def visits(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful visits with their name as `what` and the server as `stack`."""
+    """Successful visits with their name in `what` and the server in `stack`."""
     return _named(metrics.resolved_loads(resolved_loads), VISITS)
 
 
 def _named(rows: pl.LazyFrame, conditions: Mapping[str, Any]) -> pl.LazyFrame:
-    """The rows of conditions with their name as `what` and the server as `stack`."""
+    """Rows of some conditions with the condition's name in `what` and the server in `stack`."""
     keys = [columns_of(what, stack) | {"what": what, "stack": stack} for what in conditions for stack in STACKS]
     return rows.join(pl.LazyFrame(keys), on=[name for name in keys[0] if name not in ("what", "stack")])
 
 
 def differences(of: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """How much later each is with a server than with the first, within a round; of rows of `times`.
+    """Differences between each server and the first one within a round, from rows of `times`.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def differences(of: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def costs(of: pl.LazyFrame, comparison: VisitComparison) -> pl.LazyFrame:
-    """How much later the document of one visit is complete than of another, with each server; of rows of `times`.
+    """Time until the document of one visit is complete minus that of another, with each server, from rows of `times`.
 
     Returns
     -------

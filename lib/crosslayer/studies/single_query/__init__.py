@@ -26,7 +26,7 @@ STUDY = Study(
             "(Kosek et al., IMC 2022, section 3.1).",
         ),
     ),
-    # paper: a week, every two hours
+    # paper: 84 rounds, as one week with a round every two hours
     sizes={"smoke": _plan(1, 3, points=2), "quick": _plan(2, 6), "paper": _plan(vantage.RESOLVERS, 84)},
     headlines={
         "I093": "Handshake, DoTCP and DoQ against DoH and DoT",

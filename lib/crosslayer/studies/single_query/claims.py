@@ -1,7 +1,7 @@
-"""The results of IMC22 (Kosek et al., 2022) on single queries (sections 1 to 3.1) as checks.
+"""Claims of IMC22 (Kosek et al., 2022) on single queries (sections 1 to 3.1) as checks.
 
-What the paper found out about the public resolvers of 2022 (how many there were, which versions they spoke) no testbed
-can reproduce; it has that reason.
+No testbed can reproduce the paper's findings about the public resolvers of 2022, e.g. their number and their protocol
+versions. These claims have a reason instead of a measure.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from crosslayer.studies.single_query.vantage import vantage_point
 from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 _TO_THE_CLOSE = "query and what follows the answer"
-"""All that the client sends once its handshake is over."""
+"""Bytes that the client sends from the query to the end of the connection."""
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Every part of every transport, by vantage point and resolver: `DoQ handshake` (ms), `DoQ response` (bytes)."""
+    """Time and size of each part of an exchange by link, i.e. vantage point and resolver.
+
+    Series are e.g. `DoQ handshake` (ms) and `DoQ response` (bytes).
+    """
     rows = single_queries(dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, *FURTHER_SERIES]))
     parts = (
         rows.select(*metrics.ROUND, series=pl.format(f"{{}} {part}", "series"), value=pl.col(column).cast(pl.Float64))
@@ -45,14 +48,14 @@ _OF_2022 = {
 
 
 def of_2022(what: str) -> list[Check]:
-    """Something about the resolvers of that time."""
+    """Claims about the public resolvers of 2022, with the reason why they cannot be measured."""
     reason = f"{what} is a property of the public resolvers of 2022, which no testbed has: {_AUTHORS}"
     return [
         claim(identifier, "Of the resolvers found on the Internet", reason) for identifier in _OF_2022[what].split()
     ]
 
 
-# What a reader must know, and why numbers differ
+# Remarks and causes of differences
 
 REMARKS: dict[Cause | str, str] = {
     "The RTTs of vantage points and resolvers are a model made to have the paper's median.": "I089 I090 I091 I092",
@@ -66,7 +69,7 @@ _BEYOND = (
 
 
 def beyond(series: str, query: int, response: int, more: str = "") -> Cause:
-    """Bytes of acknowledgements, tickets and header fields, which no protocol fixes."""
+    """Cause of a different size: no protocol fixes the bytes of acknowledgements, tickets and header fields."""
     text = _BEYOND.replace("{query}", str(query)).replace("{response}", str(response)).replace("{more}", more)
     return Cause(text, (median(f"{series} {SPLIT}") * 100, size(series, QUERY), size(series, RESPONSE)))
 

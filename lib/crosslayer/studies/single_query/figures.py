@@ -1,4 +1,4 @@
-"""IMC22 section 3.1: single queries by transport and vantage point (Table 1, Fig. 2), and what the paper left out."""
+"""Figures of IMC22 section 3.1: single queries by transport and vantage point (Table 1, Fig. 2), and further ones."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def table1_data(inputs: Inputs) -> pl.DataFrame:
 def fig2_data(inputs: Inputs) -> pl.DataFrame:
     """Median handshake and resolve time of the paper's transports.
 
-    Columns place (name of the vantage point, or one of `ALL` and `PRINTED`), series, measure (`handshake`, `resolve`),
-    source, n, rounds, median, low, high; ms.
+    Columns vantage_point (its name, or one of `ALL` and `PRINTED`), series, measure (`handshake`, `resolve`), source,
+    n, rounds, median, low, high; ms.
     """
     rows = [_times(inputs, PAPER_SERIES), printed_handshakes(inputs.published)]
     return ordered_times(pl.concat(rows, how="diagonal_relaxed"), PAPER_SERIES)
@@ -75,7 +75,7 @@ def _times(inputs: Inputs, series: Sequence[str]) -> pl.DataFrame:
 # Handshakes in round-trips
 
 Kind = tuple[str, str, str]
-"""protocol, resumption and condition of an exchange."""
+"""Protocol, resumption and condition of an exchange."""
 
 _HANDSHAKES: Mapping[str, tuple[Kind, int]] = {
     "DoQ 0-RTT": (("DoQ", "early-data", "early-data"), 0),
@@ -102,15 +102,15 @@ _LIMITS: Mapping[str, tuple[Kind, int]] = {
 
 
 def handshake_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """label, n, expected (RTT), median, low, high (RTT), beyond_ms, sent and received bytes and received packets."""
+    """Table of label, n, expected, median, low, high (RTT), beyond_ms, sent and received bytes, received packets."""
     return frame.drop("source", "rounds", "protocol")
 
 
 def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
-    """Medians of the kinds of handshakes there are.
+    """Median handshake of each kind.
 
     Columns label, protocol, source, n, rounds, expected, median, low, high (multiples of the link's RTT), beyond_ms
-    (median of what the handshake took beyond the expected round-trips), sent_bytes, received_bytes, received_packets
+    (median time of the handshake beyond the expected round-trips), sent_bytes, received_bytes, received_packets
     (medians).
     """
     rows = metrics.in_rtts(single_queries(inputs.dns_exchanges), inputs.rtts, ["handshake_ms"])

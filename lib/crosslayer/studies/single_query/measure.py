@@ -1,9 +1,9 @@
 """The `single-query` study (Kosek et al., IMC 2022, section 3.1): one query on a new connection, over every transport.
 
-A cell is a pair of vantage point and resolver, a link with its RTT (`vantage`). At the far end of it several resolvers
-are alive at once, each on a machine of its own and each with what some public resolvers do, so what is compared within
-a round differs in nothing but the resolver's options. As in the paper a priming query fetches the ticket and the
-address-validation token, and the measured one comes right after it on a new connection that uses both.
+A cell is a pair of vantage point and resolver, i.e. a link with the RTT of this pair (`vantage`). At its far end,
+several resolvers run at the same time, each on its own host and with options that some public resolvers use. All
+conditions of a round thus have the same path. As in the paper, a priming query fetches the ticket and the
+address-validation token. The measured query follows at once, on a new connection that uses both.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from crosslayer.testbed import network
 from crosslayer.testbed.server import Server
 
 NAME = "google.com"
-"""The name asked for, as in the paper: its length is part of the bytes of Table 1."""
+"""The queried name, as in the paper: its length affects the bytes of Table 1."""
 
 LARGE_CERTIFICATE_BYTES = 4500
-"""More than three times the client's first datagram, what a QUIC server may send before it knows the address."""
+"""More than three times the client's first datagram, the limit of a QUIC server before address validation."""
 
 RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # No resolver of the paper offered early data, and nearly all spoke TLS 1.3.
+        # No resolver of the paper accepted early data, and nearly all supported TLS 1.3.
         "main": {"early_data": False},
         "early-data": {"early_data": True},
         "retry": {"early_data": False, "retry": True},
@@ -41,16 +41,16 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "large-certificate": {"early_data": False, "certificate_bytes": LARGE_CERTIFICATE_BYTES},
     }
 )
-"""Options of every resolver (`Server.start`), by the `condition` of its rows."""
+"""Options of each resolver (`Server.start`), by the `condition` of its rows."""
 
 SETTINGS = dns.ClientSettings(
     quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.KeyShareGroup.X25519
 )
-"""Settings that follow from the bytes of the paper's client: Initial datagrams of 1252 bytes (quic-go), queries with a
-DNS cookie and without padding, so that answers are not padded either, and the key share that Go prefers."""
+"""Settings that reproduce the bytes of the paper's client: Initial datagrams of 1252 bytes (quic-go), queries with a
+DNS cookie and without padding, so that answers have no padding either, and Go's preferred key share."""
 
 SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.KeyShareGroup.P256)
-"""There the curve of the certificate has to be among the client's groups too (RFC 8422, section 5.1.1)."""
+"""Settings for TLS 1.2: the client's groups must include the curve of the certificate (RFC 8422, section 5.1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ EVERYWHERE = (
     *(QueryCondition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
     *(QueryCondition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
 )
-"""Conditions of every cell: those of the paper, DoH3, and early data."""
+"""Conditions of all cells: those of the paper, DoH3, and early data."""
 
 FIRST_ONLY = (
     *(QueryCondition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),
@@ -83,13 +83,13 @@ FIRST_ONLY = (
     ),
     *(QueryCondition(name, Protocol.DOQ, r) for name in ("retry", "large-certificate") for r in (_NONE, _TICKET)),
 )
-"""Conditions of the first vantage point only, since their round-trips do not depend on the vantage point."""
+"""Conditions of the first vantage point only: their round-trips do not depend on the vantage point."""
 
 CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ONLY)}
 
 
 class SingleQuery(Measurer):
-    """Measures single queries against resolvers that are started for it."""
+    """Single queries to resolvers that this measurer starts."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -124,7 +124,7 @@ class SingleQuery(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """The paper's transports, DoH3 and early data; from the first vantage point also the other resolvers."""
+        """The paper's transports, DoH3 and early data; at the first vantage point also `FIRST_ONLY`."""
         first = vantage_point(cell.link) == vantage_point(self.context.plan.links[0])
         return [str(condition) for condition in (*EVERYWHERE, *(FIRST_ONLY if first else ()))]
 
@@ -139,12 +139,12 @@ class SingleQuery(Measurer):
         }
 
     def warm_up(self) -> None:
-        """One exchange of each kind."""
+        """Make one exchange of each kind."""
         for condition in CONDITIONS.values():
             self._exchanges(condition)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """The measured exchange, and before it the priming one where it resumes a session; both are rows."""
+        """Make an exchange, after a priming exchange if it resumes a session; return the rows of both."""
         row = self.row(condition, cell, round_number, position)
         results = self._exchanges(CONDITIONS[condition])
         return {"dns_exchanges": exchange_rows(row, results, self._servers[CONDITIONS[condition].resolver].events())}

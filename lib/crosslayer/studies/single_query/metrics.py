@@ -10,10 +10,10 @@ from crosslayer.vocabulary import SIZES_BY_PART, VANTAGE_POINTS
 STUDY = "single-query"
 
 FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
-"""What it could not have: DoH3 with session resumption, and queries as early data."""
+"""Series that the paper could not measure: DoH3 with session resumption, and queries as early data."""
 
 SPLIT = "parted"
-"""1 where they are split; 0 in a campaign that knew only the handshake's end: its columns have what lies before."""
+"""Column: 1 if bytes are split by record, as in the paper (`dns.handshake_bytes`); 0 if by time of the query."""
 
 
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
@@ -27,9 +27,9 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The same columns, `SPLIT`, and `series` (one of those above; null for exchanges that are not in the paper's
-        figures: full TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; the
-        name of other links).
+        The columns of `table`, `SPLIT`, `series` and `vantage`. `series` is one of `PAPER_SERIES` and `FURTHER_SERIES`;
+        null for full TLS handshakes and for resolvers with other options. `vantage` is `eu` for the link `eu-1`; for
+        other links, the link's name.
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("condition") == name for name in ("main", "early-data"))

@@ -1,20 +1,25 @@
-"""Vantage points and resolvers: the population of IMC22 as links, and the definition of its model.
+"""Vantage points and resolvers of IMC22 as links, and the model of their RTTs.
 
-Kosek et al. measured 313 resolvers from one virtual machine on each of six continents (section 2). What decides their
-results is the RTT of each pair, so here a vantage point and a resolver are one link that has nothing but an RTT:
-`eu-1` is the first resolver as Europe sees it. Such links need no entry in `emulation/profiles.toml`.
+Kosek et al. measured 313 resolvers from one virtual machine on each of six continents (section 2). Their results depend
+on the RTT between vantage point and resolver. Here, each such pair is therefore a link with an RTT and no other effect:
+`eu-1` is the path from Europe to the first resolver. Such links need no entry in `emulation/profiles.toml`.
 
 The model
 ---------
-The paper prints the median handshake over all vantage points and resolvers, not the RTTs: DoTCP, one round-trip, takes
-183 ms, DoQ 187, DoH 376 and DoT 377 (two). Of the single vantage points it says that Europe is fastest, Asia and North
-America follow, and Africa, Oceania and South America are slowest (Fig. 2b). So the RTTs of a vantage point are
-lognormal around `MEDIAN_MS`, with the standard deviation `SPREAD` of the logarithm for all of them, cut at the 5th and
-95th percentile. The medians are our assumption: they have the printed order, and the mixture of all six has the median
-183 ms. Resolvers of a plan are drawn stratified: one from the middle third of each of as many equally likely ranges as
-the plan has resolvers at a vantage point, so that a few of them stand for the whole distribution.
+The paper prints median handshakes over all vantage points and resolvers, but no RTTs. DoTCP and DoQ need one round-trip
+and take 183 and 187 ms; DoH and DoT need two and take 376 and 377 ms. The paper orders the vantage points: Europe is
+fastest, Asia and North America follow, and Africa, Oceania and South America are slowest (Fig. 2b).
 
-A plan may list RTTs itself, as `crosslayer.links.rtt_alone` reads them.
+In the model, the RTTs of a vantage point have a lognormal distribution around its median in `MEDIAN_MS`. For all
+vantage points, the logarithm has the standard deviation `SPREAD`. The distribution is cut at the 5th and 95th
+percentile. The medians are our assumption: they have the printed order, and the mixture of all six has the median
+183 ms.
+
+The resolvers of a plan are a stratified sample, so that a few of them represent the whole distribution. For n resolvers
+at a vantage point, the distribution is divided into n equally likely ranges. Each resolver gets an RTT from the middle
+third of a different range.
+
+A plan may also name links with a given RTT, such as `rtt-50` (`crosslayer.links.rtt_alone`).
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ SPREAD = 0.45
 """Standard deviation of the logarithm of the RTT."""
 
 RESOLVERS = 313
-"""Resolvers of the paper."""
+"""Number of resolvers in the paper."""
 
 _CUT = 0.05
 _RESOLVER = re.compile(rf"({'|'.join(VANTAGE_POINTS)})-([1-9]\d{{0,3}})")
@@ -43,7 +48,7 @@ _SOURCE = "model of studies/single_query/vantage.py, after Kosek et al., IMC 202
 
 
 def links(resolvers: int, vantage_points: Sequence[str] = tuple(VANTAGE_POINTS)) -> tuple[str, ...]:
-    """Names of the links from each vantage point to as many resolvers."""
+    """Names of the links from each vantage point to `resolvers` resolvers."""
     return tuple(f"{point}-{number}" for point in vantage_points for number in range(1, resolvers + 1))
 
 
@@ -59,14 +64,14 @@ def rtt_ms(point: str, level: float) -> float:
 
 
 def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
-    """The links among `names` that this module makes, by name.
+    """Profiles of those links in `names` that belong to the model or have a given RTT, by name.
 
     Parameters
     ----------
     names
-        Links of a plan; those of other kinds are passed over.
+        Links of a plan; links of other kinds are ignored.
     seed
-        The plan's: the same names and seed give the same RTTs.
+        Seed of the plan; the same names and seed give the same RTTs.
     """
     made = {}
     for point in VANTAGE_POINTS:

@@ -20,8 +20,8 @@ class Options:
     """Resolver of the names: the stub of resolv.conf, or the browser itself, over DoH and DoH3 only. The browser's
     connection for DNS exists before the page is requested, as for a user."""
     connections: Literal["one", "paper"] = "one"
-    """Connections of the stub to the resolver: `one`, or `paper`, as the paper's proxy. That is one for each query over
-    DoTCP, and a pool over DoT (dnsproxy of 2022, `upstream_pool.go`)."""
+    """Connections of the stub to the resolver. `one`: one connection for all queries. `paper`: as the paper's proxy
+    (dnsproxy of 2022, `upstream_pool.go`), i.e. a new connection for each query over DoTCP, and a pool over DoT."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class WebOptions(Options):
     """Options of this study."""
 
     resolver_like: str = ""
-    """`DATASET:RESOLVER[@VANTAGE]`: the stub's resolver is one at its own distance, with the times of this resolver in
-    a dataset of `crosslayer compare`. Each round draws one of its RTTs. Empty: the server of the pages."""
+    """`DATASET:RESOLVER[@VANTAGE]`: the stub queries an emulated resolver with the RTTs and answer times of this
+    resolver in a dataset of `crosslayer compare`. Each round draws one of the RTTs. Empty: the stub queries the server
+    of the pages."""
     live_resolvers: tuple[str, ...] = ()
-    """Resolvers of live pages, as `crosslayer measure --sites` names them in the plan: name and address."""
+    """Resolvers of live pages, each as name and address; `crosslayer measure --sites` sets them."""
 
     def __post_init__(self) -> None:
         if self.resolver_like and self.resolver != "stub":
@@ -43,7 +44,7 @@ class WebOptions(Options):
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
-"""A vantage point that the paper names with a page, and links with loss."""
+"""The vantage point for which the paper names a page, and links with loss."""
 _PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",

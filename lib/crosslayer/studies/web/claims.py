@@ -1,9 +1,9 @@
-"""Every result of IMC22 section 3.2 (Kosek et al., 2022) as a check on a campaign of the study `web`.
+"""Claims of IMC22 section 3.2 (Kosek et al., 2022) as checks on a campaign of the study `web`.
 
-The paper's pages and vantage points are not ours, so its statements are checked on what stands for them: the pages with
-the fewest lookups for its simple pages, those with the most for its complex ones, and links by their RTT for its
-vantage points by their distance (the link of the least RTT for Europe, where most of its resolvers are). One thing is
-otherwise here by design: resolver and web server are behind the same link, where the paper's web servers are closer.
+We have neither the paper's pages nor its vantage points, so the checks use substitutes. Pages with the fewest lookups
+replace its simple pages, and those with the most lookups its complex pages. Links, ordered by RTT, replace its vantage
+points, ordered by distance; the link with the shortest RTT stands for Europe, where most of its resolvers are. One
+difference is by design: here, resolver and web server are behind the same link; in the paper, web servers are closer.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from crosslayer.metrics.resampling import Estimate
 
 BASELINE = "DoUDP"
 OTHERS = ("DoTCP", "DoT", "DoH", "DoQ")
-"""Transports that the paper compares with DoUDP; DoH3 is not among them."""
+"""Transports that the paper compares with DoUDP. It does not measure DoH3."""
 RATIO = Tolerance(at_least=0.0, share=1 / 3)
 ALMOST_ALL = 90.0
-"""Percent of the cells that "almost all cases" is taken to mean."""
+"""Percentage of cells that counts as "almost all cases"."""
 
 LOSSY = ("fiber-loss", "4g-loss")
-"""Links that lose packets, near and far."""
+"""Links that lose packets, with a short and a long RTT."""
 ASIA, LINKEDIN = "asia", "professional-network"
-"""What stands for the paper's vantage point in Asia and for linkedin.com."""
+"""Link and page that stand for the paper's vantage point in Asia and for linkedin.com."""
 
 Pages = tuple[str, ...]
 
@@ -43,10 +43,10 @@ Pages = tuple[str, ...]
 def observed(page_loads: pl.LazyFrame, lookups: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Times of the loads by transport.
 
-    Series: `DoQ PLT` and `DoQ FCP` (ms), `DoQ PLT increase` and `DoQ FCP increase` (percent over the median of DoUDP in
-    the same cell), `lookups` (count); and by the stub's log, of every lookup, `DoQ lookup` (ms), `DoQ new` (1 where it
-    set a connection up, else 0) and `DoQ again` (1 where the query was sent again, else 0); `DoQ set up` (connections
-    of a load). Links that lose packets are pooled with no others: see `long_tail`.
+    Series of loads: `DoQ PLT` and `DoQ FCP` (ms), `DoQ PLT increase` and `DoQ FCP increase` (percent over the median of
+    DoUDP in the same cell), `lookups` (number of lookups over DoUDP), `DoQ set up` (connections that the load opened).
+    Series of lookups, from the stub's log: `DoQ lookup` (ms), `DoQ new` (1 if the lookup opened a connection, else 0),
+    `DoQ again` (1 if the query was repeated, else 0). By default, measures omit links with loss; see `long_tail`.
     """
     loads = metrics.page_loads(page_loads).filter(pl.col("coupling") == "coupled")
     loads = loads.with_columns(combination="dns_protocol")
@@ -81,11 +81,11 @@ def _rows(loads: pl.LazyFrame, name: str, column: str) -> pl.LazyFrame:
     return loads.select(*metrics.ROUND, series=pl.format(name, "combination"), value=column)
 
 
-# Which pages and links stand for the paper's
+# Pages that stand for those of the paper
 
 
 def by_lookups(o: Observed) -> list[tuple[int, Pages]]:
-    """Numbers of lookups and the pages that have them, fewest first."""
+    """Each number of lookups with its pages, fewest lookups first."""
     counts: dict[int, list[str]] = {}
     first = o.links[0]
     for page in o.pages("lookups", first):
@@ -113,16 +113,16 @@ def complex_(o: Observed) -> Pages:
     return groups[-1][1]
 
 
-# What is compared
+# Comparisons
 
 
 def increase(protocol: str, what: str) -> Measure:
-    """Increase over DoUDP, percent: the median over the cells of their medians."""
+    """Increase over DoUDP, percent: median over all cells of the median in each cell."""
     return over_cells(f"{protocol} {what} increase", 0.5)
 
 
 def over(protocol: str, other: str, page: str) -> Measure:
-    """Median PLT over that of another transport, percent."""
+    """Increase of the median PLT over that of another transport, percent."""
     return median(f"{protocol} PLT", page).over(median(f"{other} PLT", page))
 
 
@@ -132,19 +132,19 @@ def faster(page: str) -> Measure:
 
 
 def slowdown(protocol: str, page: str) -> Measure:
-    """Increase of the median PLT over that over DoUDP, percent."""
+    """Increase of the median PLT compared with DoUDP, percent."""
     return over(protocol, BASELINE, page)
 
 
 def in_cells(
     combine: Callable[[list[Measure]], Measure], pages: Callable[[Observed], Pages], of: Callable[[str], Measure]
 ) -> Measure:
-    """Something over the cells of some pages."""
+    """A combination of the measures of all cells of some pages."""
     return CustomMeasure(lambda o: combine([of(page).on(link) for link, page in product(o.links, pages(o))])(o))
 
 
 def over_pages(of: Callable[[str], Measure], link: str, pages: Pages) -> Measure:
-    """A measure on a link, mean over pages."""
+    """Mean of a measure over pages, on one link."""
     return mean(of(page).on(link) for page in pages)
 
 
@@ -153,7 +153,7 @@ def _share(holds: Callable[[Any], Any], cells: list[Measure]) -> Measure:
 
 
 def by_complexity(of: Callable[[str], Measure]) -> Callable[[Observed], Mapping[str, Measure]]:
-    """On each link: greater on the pages with the fewest lookups than on those with the most."""
+    """Margins for each link: mean over the pages with the fewest lookups minus mean over those with the most."""
     return lambda o: {
         f"{link}, fewest over most lookups": over_pages(of, link, simple(o)) - over_pages(of, link, complex_(o))
         for link in o.links
@@ -161,19 +161,19 @@ def by_complexity(of: Callable[[str], Measure]) -> Callable[[Observed], Mapping[
 
 
 def gain_over_nearest(o: Observed) -> Mapping[str, Measure]:
-    """What DoQ gains over DoH on each link, less that on the nearest."""
+    """Margins: gain of DoQ over DoH on each link, minus that on the link with the shortest RTT."""
     near, *far = (over_pages(faster, link, every_page(o)) for link in o.links)
     return {f"{link} over {o.links[0]}": gain - near for link, gain in zip(o.links[1:], far, strict=True)}
 
 
 def gain_by_distance(o: Observed) -> Mapping[str, Measure]:
-    """The same from each link to the next."""
+    """Margins: gain of DoQ over DoH on each link, minus that on the link with the next shorter RTT."""
     gains = {link: over_pages(faster, link, every_page(o)) for link in o.links}
     return {f"{far} over {near}": gains[far] - gains[near] for near, far in pairwise(o.links)}
 
 
 def _percent_faster_than_udp(link: str, pages: Pages) -> Measure:
-    """Rounds in which the load over DoQ was faster than that over DoUDP."""
+    """Percentage of rounds in which the load over DoQ was faster than that over DoUDP."""
     return median({"DoQ PLT": 1.0, "DoUDP PLT": -1.0}, *pages).on(link).by(_BELOW_0)
 
 
@@ -182,7 +182,10 @@ _SOME = Share(lambda flag: flag > 0)
 
 
 def long_tail(o: Observed) -> Mapping[str, Measure]:
-    """Share of loads in which DoUDP is slower than DoQ; it grows with lookups and on the nearest link, with loss."""
+    """Margins of the share of loads in which DoUDP is slower than DoQ, on links with loss if the campaign has them.
+
+    Most minus fewest lookups on each link, and nearest minus farthest link.
+    """
     of = _percent_faster_than_udp
     links = [link for link in LOSSY if o.pages("DoQ PLT", link)] or o.links
     margins = {f"{link}, most over fewest lookups": of(link, complex_(o)) - of(link, simple(o)) for link in links}
@@ -193,7 +196,7 @@ def long_tail(o: Observed) -> Mapping[str, Measure]:
 
 
 def over_cells(series: str, q: float) -> Measure:
-    """A quantile of the medians of all cells, since the paper's distributions are those of medians."""
+    """A quantile of the medians of all cells, because the paper's distributions are over medians."""
 
     def quantile(cells: list[Measure]) -> Measure:
         return Derived(lambda *xs: np.quantile(xs, q, axis=0, method="median_unbiased"), tuple(cells))
@@ -202,13 +205,13 @@ def over_cells(series: str, q: float) -> Measure:
 
 
 def share_of_cells(series: str, holds: Callable[[Any], Any]) -> Measure:
-    """Percent of the cells whose median fulfils a condition, since the paper's distributions are those of medians."""
+    """Percentage of cells whose median meets a condition, because the paper's distributions are over medians."""
     return in_cells(partial(_share, holds), every_page, lambda page: median(series, page))
 
 
 @CustomMeasure
 def pooled_loads(o: Observed) -> Estimate:
-    """Percent of the loads over DoT for which a second connection was set up."""
+    """Percentage of loads over DoT for which the stub opened more than one connection."""
     if median("DoTCP set up", *complex_(o))(o).value < 2:
         raise NotMeasured('the stub had one connection, as this plan says: needs one with connections = "paper"')
     return median("DoT set up", *every_page(o)).by(Share(lambda count: count > 1))(o)
@@ -216,7 +219,7 @@ def pooled_loads(o: Observed) -> Estimate:
 
 @CustomMeasure
 def in_asia(o: Observed) -> Estimate:
-    """Median gain of DoQ over DoH there, percent."""
+    """Gain of DoQ over DoH on the link `ASIA` with the page `LINKEDIN`, percent."""
     if LINKEDIN not in o.pages("DoQ PLT", ASIA):
         raise NotMeasured(f"this campaign has no link {ASIA} with the page {LINKEDIN}: needs one with both")
     return faster(LINKEDIN).on(ASIA)(o)
@@ -226,7 +229,7 @@ _GAIN_ON_SIMPLE = in_cells(maximum, simple, faster)
 _SLOWDOWN_ON_COMPLEX = in_cells(median_of, complex_, partial(slowdown, "DoQ"))
 _ABOVE_UDP = in_cells(partial(_share, lambda percent: percent > 0.0), every_page, partial(slowdown, "DoQ"))
 
-# How it is judged, and why numbers differ
+# Rules of the claims, and causes of differences
 
 up_to = Number(tolerance=RELATIVE, unit="%", direction=Sign(), up_to=True)
 in_percent = Number(tolerance=RELATIVE, unit="%", direction=Sign())
@@ -247,7 +250,7 @@ def _share_of(
     *links: str,
     why: str = _SLOWER,
 ) -> Cause:
-    """A cost of whole round-trips, and what it is a share of: the difference of two transports, and one of them."""
+    """Cause with two numbers in RTT: the difference between two transports, and the total of the first (`more`)."""
 
     def rtts(terms: Mapping[str, float], of: Observed) -> Estimate:
         statistic = median(terms, *pages(of), in_rtts=True)
@@ -466,7 +469,7 @@ _LOOKUP = pl.col("error").is_null() & (pl.col("condition") == "main")
 
 
 def sources(protocol: str) -> dict[str, tuple[Source, ...]]:
-    """Rows of each series of a transport; an increase is over the baseline's rows as well."""
+    """Rows of each series of a transport; an increase also uses the rows of the baseline."""
     of_protocol, of_baseline = (pl.col("dns_protocol") == name for name in (protocol, BASELINE))
     loads: dict[str, tuple[Source, ...]] = {
         f"{protocol} {what}{increase}": (

@@ -1,6 +1,6 @@
-"""Figures of the study `web` (Kosek et al., IMC 2022, section 3.2): page loads whose browser resolves by itself.
+"""Figures of the study `web` (Kosek et al., IMC 2022, section 3.2): page loads in a browser that resolves by itself.
 
-Everything is set against DoUDP: relative to its median in the same cell, as in the paper, or within the same round.
+The baseline is DoUDP: either its median in the same cell, as in the paper, or its load of the same round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
 """Round-trips of the first lookup on a new connection with a resumed TLS session, without early data."""
 AGREES_MS = 2.0
-"""The browser's own lookup time may differ from the stub's by this much."""
+"""Maximum difference between the browser's own lookup time and the stub's at which both agree."""
 
 _ESTIMATE = ("n", "rounds", "median", "low", "high")
 
@@ -30,8 +30,8 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups.
 
-    If a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
-    pooled and drawn with no others, as in the claims.
+    A lost packet makes a load several times longer, over every transport. Links with loss are therefore left out unless
+    `lossy` is true, as in the claims.
     """
     loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")
     chosen = pl.lit(True) if lossy else ~pl.col("link").is_in(LOSSY)
@@ -39,7 +39,7 @@ def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
 
 
 def _lookups(inputs: Inputs) -> pl.DataFrame:
-    """page and its number of lookups, fewest first."""
+    """Each page with its number of lookups, fewest first: page, lookups."""
     counts = _loads(inputs).group_by("page").agg(lookups=pl.col("lookup_count").median().cast(pl.Int64))
     return counts.sort("lookups", "page").collect()
 
@@ -49,7 +49,7 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """Sort by the RTT of the link, then number of lookups, then page; the order of protocols is kept."""
+    """Rows sorted by RTT of the link, number of lookups and page; the order of protocols stays."""
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
@@ -68,7 +68,7 @@ _FIG3 = {
     "plt_ms": cdf.Panel("(b) PLT", "PLT over the DoUDP median (%)", (BASELINE, *PROTOCOLS)),
 }
 _FIG3_PRINTED = (
-    # claim, panel, series, x, cdf: IMC22 section 3.2, in words there
+    # claim, panel, series, x, cdf; from the text of IMC22 section 3.2
     ("I108", "(a) FCP", "DoQ", 10.0, 0.4),
     ("I109", "(a) FCP", "DoT", 20.0, 0.4),
     ("I109", "(a) FCP", "DoH", 20.0, 0.4),
@@ -79,7 +79,7 @@ _FIG3_PRINTED = (
 
 
 def fig3_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 3: those of a CDF figure, percent over the median of DoUDP in the same cell."""
+    """Rows of Fig. 3 in the form of a CDF figure; percent over the median of DoUDP in the same cell."""
     parts = []
     for column, panel in _FIG3.items():
         loads = _loads(inputs).with_columns(plt_ms=column).filter(pl.col("plt_ms").is_not_null())
@@ -104,7 +104,10 @@ _WIDE_PAGES = 6
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
-    """Median PLT over DoUDP's in each cell: link, page, lookups, series, source, n, rounds, median, low, high (%)."""
+    """Increase of the median PLT over DoUDP in each cell.
+
+    Columns link, page, lookups, series, source, n, rounds, median, low, high (%).
+    """
     medians = metrics.relative_medians(_loads(inputs), baseline=BASELINE).filter(pl.col("combination") != BASELINE)
     rows = medians.join(_lookups(inputs), on="page").select(
         "link",
@@ -122,7 +125,7 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig4(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
+    """IMC22 Fig. 4: a grid of links and pages, with pages in ascending order of their number of lookups."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     lines = pl.col("page").str.replace_all("-", "|")
@@ -152,7 +155,7 @@ def fig4(frame: pl.DataFrame) -> AnyChart:
 
 
 def _reach(frame: pl.DataFrame) -> list[float]:
-    """From the least to the greatest end, with 0 and a margin."""
+    """Domain of an axis for all medians and intervals, with 0 and a margin."""
     ends = frame.select(
         low=pl.min_horizontal("median", "low").min(), high=pl.max_horizontal("median", "high").max()
     ).row(0)
@@ -167,7 +170,7 @@ _MEASURES = {"percent": _OVER, "round-trips": "PLT minus DoUDP (RTT)"}
 
 
 def amortisation_data(inputs: Inputs) -> pl.DataFrame:
-    """What a transport costs by the number of lookups of the page, in two measures.
+    """Cost of a transport by number of lookups of the page, in two measures.
 
     Columns measure (`percent` of DoUDP's median; `round-trips`, median difference within a round), link, page, series,
     source, x (lookups), n, rounds, median, low, high.
@@ -188,7 +191,7 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def amortisation(frame: pl.DataFrame) -> AnyChart:
-    """PLT over DoUDP against the number of lookups, a column for each link."""
+    """Chart of the PLT over DoUDP against the number of lookups, with a column for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
@@ -219,18 +222,18 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
 
 
 def _shifted(lookups: str) -> pl.Expr:
-    """A number of lookups, series set apart sideways."""
+    """Number of lookups, shifted sideways by series so that marks do not overlap."""
     side = {protocol: 0.09 * (rank - (len(PROTOCOLS) - 1) / 2) for rank, protocol in enumerate(PROTOCOLS)}
     return pl.col(lookups) + pl.col("series").replace_strict(side, return_dtype=pl.Float64)
 
 
 def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, link, lookups, page, series, n, median, low, high; percent, and multiples of the RTT."""
+    """Table of measure, link, lookups, page, series, n, median, low, high; percent or multiples of the RTT."""
     return frame.select("measure", "link", pl.col("x").alias("lookups"), "page", "series", "n", "median", "low", "high")
 
 
 def amortisation_verdict(frame: pl.DataFrame) -> str:
-    """Is the cost of an encrypted transport shared out over the lookups?"""
+    """Verdict: increase of the PLT for pages with the fewest and the most lookups."""
     shown = frame.filter(measure="percent") if frame.height else frame
     if shown.is_empty() or shown["x"].n_unique() < 2:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
@@ -254,7 +257,7 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
 
 
 def faster_data(inputs: Inputs) -> pl.DataFrame:
-    """In how many rounds a load was faster than that over DoUDP.
+    """Percentage of rounds in which a load was faster than that over DoUDP.
 
     Columns link, page, lookups, series, source, n (rounds that have both), percent.
     """
@@ -272,7 +275,7 @@ def faster_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def faster(frame: pl.DataFrame) -> AnyChart:
-    """Percent of the rounds against the number of lookups, a column for each link."""
+    """Chart of the percentage of rounds against the number of lookups, with a column for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     links, most = _titles(frame), max(frame["lookups"].to_list())
@@ -298,11 +301,11 @@ def faster(frame: pl.DataFrame) -> AnyChart:
 
 
 def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
-    """The lookup of the page's own host, which waits for the connection, by link and transport.
+    """Time of the lookup of the page's own host, connection setup included, by link and transport.
 
-    Columns link, series, source, n, rounds, median, low, high (multiples of the RTT, by the stub's log), expected
-    (round-trips), differs_ms (median of the browser's own lookup time minus the stub's), agrees_percent (loads in which
-    the two are within `AGREES_MS`).
+    Columns link, series, source, n, rounds, median, low, high (multiples of the RTT, from the stub's log), expected
+    (round-trips), differs_ms (median of the browser's own lookup time minus the stub's), agrees_percent (percentage of
+    loads in which both times agree within `AGREES_MS`).
     """
     browser = pl.col("domain_lookup_end_ms") - pl.col("domain_lookup_start_ms")
     loads = (
@@ -328,7 +331,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
-    """Duration of the first lookup in round-trips."""
+    """Chart of the duration of the first lookup in round-trips."""
     if frame.is_empty():
         return marks.empty_plot("no loads on a link whose RTT is known", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)

@@ -1,8 +1,8 @@
-"""Live pages (Kosek et al., IMC 2022, section 3.2): pages of the user's choice, over the network as it is.
+"""Live pages (Kosek et al., IMC 2022, section 3.2): pages of the user's choice, over the real network.
 
-A stock Chromium loads each page through our stub over each transport of each resolver. Before each measured load, the
-same page fills the resolver's cache. Then the stub closes its connection and keeps the session, and the browser begins
-a new context without caches. Nothing is sent outside this machine without consent.
+An unmodified Chromium loads each page through our stub, over each transport of each resolver. Before each measured
+load, a load of the same page fills the resolver's cache. Then the stub closes its connection and keeps the session, and
+the browser opens a new context without caches. No packet leaves this machine without the user's consent.
 """
 
 from __future__ import annotations
@@ -51,42 +51,42 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Role
 
 _BACKEND = "the paths themselves"
 _LISTEN = "127.0.53.1"
-"""Address of the stub, which resolv.conf names."""
+"""Address of the stub; it is the resolver in resolv.conf."""
 _PORT = 53
 _QUERIES_OF_NAME = 6
-"""Queries of a host name: A, AAAA and HTTPS, in both loads."""
+"""Queries for one host name: A, AAAA and HTTPS, in both loads."""
 _LEFT_ALONE = "left alone: "
-"""Beginning of the error of a load that was not made, because its operator asked to stop."""
+"""Prefix of the error of a load that was skipped because the operator asked to stop."""
 _STARTED_S = 3.0
-"""About a second after its start, Chromium learns its network and begins lookups that are under way again."""
+"""Wait after a start of Chromium, s: about one second after it, Chromium detects its network and restarts lookups."""
 _NAVIGATION = "net::ERR_"
-"""In an error of Chromium about a page; the browser itself is well."""
+"""Part of Chromium's error for a page that failed to load. The browser itself still works."""
 _SILENT_LOADS = 3
-"""A target without an answer in so many successive loads is not asked again before a resume."""
+"""Number of successive loads without an answer after which a target gets no queries until the campaign resumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePages:
-    """A validated call."""
+    """Validated arguments of a call."""
 
     plan: Plan
     sites: Mapping[str, ListedSite]
-    """By name of the page."""
+    """Pages by name."""
     targets: Mapping[str, ResolverTarget]
-    """By name of the condition: resolver and transport."""
+    """Targets by name of the condition, i.e. resolver and transport."""
     not_asked: Sequence[str]
-    """Resolvers of the stop list, and entries of lists that cannot be measured, each with its reason."""
+    """Resolvers on the stop list, and list entries that cannot be measured, each with the reason."""
     ca_file: Path | None
-    """CAs that the user named."""
+    """File of CAs that the user named, or None."""
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses of the resolvers that are outside."""
+        """Addresses of the resolvers outside this machine."""
         return [a for a in dict.fromkeys(t.address for t in self.targets.values()) if not outside.inside(a)]
 
     @property
     def budget(self) -> str:
-        """What is sent, as text."""
+        """Text for the user: the number of loads, and of queries to each operator."""
         rounds, pages = self.plan.rounds, len(self.sites)
         loads = rounds * pages * len(self.targets)
         operators = Counter(target.operator for target in self.targets.values())
@@ -119,9 +119,9 @@ class LivePages:
 
 
 def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: Path | None) -> LivePages:
-    """Check a call before anything is sent; `CrosslayerError` for the first invalid part.
+    """Check a call before any packet is sent; `CrosslayerError` for the first invalid part.
 
-    Of each resolver, the first address is used.
+    Only the first address of each resolver is used.
     """
     if plan.browser != BrowserName.CHROMIUM:
         raise CampaignError(
@@ -156,7 +156,7 @@ def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: 
 
 
 def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget unless nothing leaves this machine; `OutsideError` without it.
+    """Obtain consent to the budget, unless no packet can leave this machine; `OutsideError` without consent.
 
     `ask` receives a question and returns what the user typed.
     """
@@ -168,9 +168,9 @@ def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
 
 
 def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
-    """Measure the rounds that the folder lacks and write the dataset; returns its folder.
+    """Measure the rounds that the folder lacks and write the dataset; return its folder.
 
-    This process has a resolv.conf of its own (`namespaces.enter`).
+    The process must have its own resolv.conf (`namespaces.enter`).
     """
     try:
         with outside.open_socket(_LISTEN, socket.SOCK_DGRAM) as trial:
@@ -189,7 +189,7 @@ def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
 
 @contextlib.contextmanager
 def _resolv_conf(address: str) -> Generator[None, None, None]:
-    """The resolver of this mount namespace for the block: in a box, commands that follow have the one before."""
+    """Set the resolver of this mount namespace for the block, then restore it for later commands in a box."""
     before = Path("/etc/resolv.conf").read_text(encoding="utf-8").split()
     namespaces.use_resolver(address)
     try:
@@ -200,7 +200,7 @@ def _resolv_conf(address: str) -> Generator[None, None, None]:
 
 
 def _left_alone(live: LivePages, folder: Path) -> dict[str, str]:
-    """Operators that asked to stop in an earlier part of the campaign, with the reason."""
+    """Operators that asked to stop in an earlier part of the campaign, each with the error of its rows."""
     if not (folder / FILE_NAME).exists():
         return {}
     operators = {target.name: target.operator for target in live.targets.values()}
@@ -216,7 +216,7 @@ def _left_alone(live: LivePages, folder: Path) -> dict[str, str]:
 def _rounds(
     live: LivePages, left_alone: dict[str, str], job: Job, say: Callable[[str], None]
 ) -> Generator[FinishedRound, None, None]:
-    """An executor of rounds (`campaign.rounds.Executor`) in the network of this process."""
+    """Measure rounds in the network of this process; an executor (`campaign.rounds.Executor`)."""
     programs = find_browser(live.plan.browser)
     versions = provenance.packages() | programs.versions | {"stub": stub_version()}
     say(f"Measuring over {_BACKEND}: {len(job.todo)} rounds of a page to go.")
@@ -246,7 +246,7 @@ class _Loader:
         self._ledger = QueryLedger(*limits, user_file() if live.addresses else None)
         self._silent: Counter[str] = Counter()
         self._most = _QUERIES_OF_NAME
-        """The most queries that a load has sent so far."""
+        """Maximum number of queries of a load so far, cache-filling load included."""
         encrypted = any(target.protocol.transport.encrypted for target in live.targets.values())
         self._ca_file = (live.ca_file or system_ca()) if encrypted else None
         self._stack = contextlib.ExitStack()
@@ -281,7 +281,7 @@ class _Loader:
         return self._browser
 
     def load(self, row: dict[str, Any], site: ListedSite, target: ResolverTarget) -> dict[str, list[dict[str, Any]]]:
-        """Load a page through a resolver when its operator may be asked: its row, and rows of resources and lookups."""
+        """Load a page through a resolver as soon as its operator's limits allow; return the rows by table."""
         operator = target.operator
         if (reason := self._left_alone.get(operator) or self._left_alone.get(target.label)) is not None:
             return {"page_loads": [row | {"started_s": time.time(), "error": reason}]}
@@ -310,7 +310,7 @@ class _Loader:
     def _load(
         self, site: ListedSite, target: ResolverTarget, warming: list[QueryMetrics], measured: list[QueryMetrics]
     ) -> PageLoad:
-        """The measured load; the queries of both loads are appended to the lists."""
+        """Make the cache-filling and the measured load; return the latter, and append the queries to the lists."""
         settings = StubSettings.towards(
             resolver_of(target, self._ca_file),
             target.protocol,
@@ -326,11 +326,11 @@ class _Loader:
             try:
                 return self._open_browser().load_url(site.url, reset_sessions=reset)
             finally:
-                stub.reset_sessions()  # waits for queries on their way
+                stub.reset_sessions()  # waits for queries in flight
                 (measured if warming else warming).extend(stub.metrics())
 
     def _await_turn(self, operator: str) -> None:
-        """Wait until an operator may be asked; `CampaignError` if it had its queries of today."""
+        """Wait until an operator may get the next query; `CampaignError` if its limit for today is reached."""
         if self._ledger.left(operator) < self._most:
             raise CampaignError(
                 f"has got its {manners.QUERIES_PER_DAY} queries of today (UTC)",
@@ -341,7 +341,7 @@ class _Loader:
             time.sleep(max(0.0, at_s - time.time()))
 
     def _heed(self, target: ResolverTarget, queries: Sequence[QueryMetrics]) -> None:
-        """Heed what a resolver answered in a load: pauses, a wish to stop, silence."""
+        """Apply the answers of a load: pause or skip the operator on its request, and skip a silent target."""
         if not queries:
             return
         errors = [query.error or (f"rcode {query.rcode}" if query.rcode == "REFUSED" else "") for query in queries]
@@ -354,7 +354,7 @@ class _Loader:
 
 
 def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetrics], site: ListedSite) -> str | None:
-    """What is wrong with a load, with the reason by the stub's log if its lookup failed; None if nothing is."""
+    """Error of a load, with the reason from the stub's log if its lookup failed; None if there is no error."""
     own = [query for query in queries if query.name.rstrip(".") == site.host]
     if load is not None and fault is None:
         status = load.navigation["responseStatus"]
@@ -368,7 +368,7 @@ def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetr
 
 
 def summary(folder: Path) -> str:
-    """A table: median PLT and lookup of each page, resolver and transport, and the PLT's difference to DoUDP."""
+    """Text table: median lookup and PLT by page, resolver and transport, and the difference of the PLT to DoUDP."""
     table = Dataset.open(folder).table("page_loads")
     good = metrics.page_loads(table)
     every = table.select("page", "resolver", "dns_protocol", "error").collect()

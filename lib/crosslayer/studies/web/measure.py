@@ -1,11 +1,11 @@
 """The `web` study (Kosek et al., IMC 2022, section 3.2): a browser that resolves by itself, over every DNS transport.
 
-The browser asks the stub on 127.0.0.1, which the namespace's resolv.conf names, and the stub asks the far end over the
-transport under test. Each load has a stub of its own, started without any session: the priming load makes it set
-one up, the reset closes its connection, and the measured load resumes (`Browser.load_resolving`).
+The browser queries the stub on 127.0.0.1, the resolver in the namespace's resolv.conf. The stub queries the resolver at
+the far end over the transport under test. Each load starts its own stub without sessions. The priming load creates a
+session, the reset closes the stub's connection, and the measured load resumes the session (`Browser.load_resolving`).
 
-Or the browser asks by itself (option `resolver`), over a connection for DNS that the measured load's context sets up
-for the warm-up page.
+With the option `resolver = "browser"`, the browser queries the far end by itself. The context of the measured load
+opens the DNS connection when it loads the warm-up page.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from crosslayer.testbed.server import Event, QueryEvent
 
 _LISTEN = "127.0.0.1"
 _OF_BROWSERS = (dns.Protocol.DOH, dns.Protocol.DOH3)
-"""What browsers ask over by themselves."""
+"""Transports over which browsers can resolve by themselves."""
 _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
-"""Use of connections by the paper's proxy for transports on which it did not keep one."""
+"""Use of connections by the paper's proxy, for transports over which it did not keep a single one."""
 
 
 class Web(Measurer):
-    """Page loads whose lookups go over one transport each, in one browser kept between them."""
+    """Page loads, each with its lookups over one transport, in a browser that stays open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -51,7 +51,7 @@ class Web(Measurer):
         self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
         self._kept: dict[dns.Protocol | None, KeptBrowser] = {}
         self._like: LikeResolver | None = None
-        options = context.plan.options  # of `composition` too, whose exchanges go to the server
+        options = context.plan.options  # in the study `composition`, these are `Options`, without `resolver_like`
         if isinstance(options, WebOptions) and options.resolver_like:
             times = measured_times(options.resolver_like, "[options], key 'resolver_like'")
             for link in context.plan.links:
@@ -79,11 +79,11 @@ class Web(Measurer):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """HTTPS records, if they announce HTTP/3 to the browser."""
+        """Options of the server: whether HTTPS records announce HTTP/3."""
         return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every DNS transport of who asks."""
+        """All transports of the stub, or those of the browser if it resolves by itself."""
         return [protocol.value for protocol in (_OF_BROWSERS if self._itself else SIX_TRANSPORTS)]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -91,12 +91,12 @@ class Web(Measurer):
         return "page_loads", {"h3": "1-rtt", "coupling": "coupled", "dns_protocol": condition, "condition": "main"}
 
     def warm_up(self) -> None:
-        """One load in each browser."""
+        """Make one load in each browser."""
         for protocol in _OF_BROWSERS if self._itself else (dns.Protocol.DOUDP,):
             self._browser(protocol)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One load: its row, those of its resources and those of its lookups."""
+        """Load a page; return its row and the rows of its resources and lookups."""
         row = self.row(condition, cell, round_number, position)
         page, protocol = self.context.pages[cell.page], dns.Protocol(condition)
         started, server = time.time(), self.context.server
@@ -105,7 +105,7 @@ class Web(Measurer):
             self._like.set_rtt(self._like.times.drawn_rtt_ms(drawn), self.context.rtts_ms[cell.link])
         try:
             browser = self._browser(protocol)
-            server.events()  # what came before is not evidence for this load
+            server.events()  # discard earlier events: they are no evidence for this load
             load, queries = self._load(browser, page, protocol)
         except (BrowserError, StubError) as error:
             self._end_browsers()
@@ -124,14 +124,14 @@ class Web(Measurer):
         }
 
     def _browser(self, protocol: dns.Protocol) -> Browser:
-        """The browser of the next load: one for all transports of the stub, one for each of its own."""
+        """The browser of the next load: one for all transports of the stub, or one for each of the browser's own."""
         asks = protocol if self._itself else None
         if asks not in self._kept:
             context = self.context
             options = resolving(context)
             if asks is not None:
-                # The warm-up page is looked up too, so that the connection stands when the page is asked for. The
-                # resolver is named by its address, since a host may be spoken to over HTTP/3 alone.
+                # The browser also resolves the warm-up page, so that the DNS connection is open when the page is
+                # requested. The resolver has an address as its host, because HTTP/3 may be forced for host names.
                 options = {"addresses": {}, "resolves": [*options["resolves"], WARM_UP_HOST]}
                 far = network.SERVER_ADDRESS
                 options["secure_dns"] = SecureDns(far, far, over_h3=asks is dns.Protocol.DOH3)
@@ -146,11 +146,11 @@ class Web(Measurer):
         return self._kept[asks].open()
 
     def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
-        """The measured load, and every query the stub got from the session reset on; none where it was not asked."""
+        """Make the measured load; return it and the stub's queries since the reset (none without the stub)."""
         if self._itself:
             load = browser.load_resolving(
                 page.host,
-                reset_sessions=self.context.server.events,  # those before it are no evidence
+                reset_sessions=self.context.server.events,  # earlier events are no evidence
                 close_connections=lambda: self.context.server.close_connections("h3"),
             )
             return load, []
@@ -167,7 +167,7 @@ class Web(Measurer):
                 reset_sessions=reset,
                 close_connections=lambda: self.context.server.close_connections("h3"),
             )
-            stub.reset_sessions()  # waits for queries on their way: they are told of too
+            stub.reset_sessions()  # waits for queries in flight, so that `metrics` includes them
             return load, stub.metrics()
 
 
@@ -177,11 +177,10 @@ def shared_connections(plan: Plan, protocol: dns.Protocol) -> Literal["one", "po
 
 
 def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a load, None if every lookup is accounted for.
+    """Error in the stub's queries of a load; None if there is none.
 
-    Each host name that the page is fetched from must have been asked for, no other name, each address must have been
-    answered, and the first connection must have resumed the session of the priming load where the transport has
-    sessions.
+    The stub must have received queries for each host name of the page and for no other name. Each host name must have
+    an A answer. Over encrypted transports, each new connection must have resumed the session of the priming load.
     """
     expected = set(page.looked_up)
     asked = {query.name.rstrip(".") for query in queries}
@@ -209,10 +208,10 @@ def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
 
 
 def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a browser that asks by itself, by the server log; None if nothing is.
+    """Error in the queries of a browser that resolves by itself, from the server log; None if there is none.
 
-    Each host name that the page is fetched from must have been asked for, and none of them over another transport.
-    Other names are the browser's own affair: Chromium tries its resolver with one of Google's.
+    The server must have received an A query for each host name of the page, and no query for them over another
+    transport. Queries for other names are allowed: Chromium tests its resolver with a name of Google's.
     """
     queries = of_page(events, page)
     missing = set(page.looked_up) - {query.name.rstrip(".") for query in queries if query.type == "A"}
@@ -223,7 +222,7 @@ def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) ->
 
 
 def lookup_summary(queries: Sequence[QueryMetrics], host: str) -> dict[str, Any]:
-    """Columns of `page_loads`: all lookups of a load, from the stub's metrics."""
+    """Columns of `page_loads` that summarise the lookups of a load, from the stub's metrics."""
     own = [query for query in queries if query.name.rstrip(".") == host]
     first_ns = min((query.time_ns for query in own), default=0)
     ends_ms = [(query.time_ns - first_ns) / 1e6 + query.total_ms for query in own]
@@ -234,7 +233,7 @@ def lookup_summary(queries: Sequence[QueryMetrics], host: str) -> dict[str, Any]
 
 
 def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:
-    """Columns of `lookups`: each query of a load in order of arrival, from the stub's metrics."""
+    """Columns of `lookups` for each query of a load, in order of arrival, from the stub's metrics."""
     return [
         Lookups.taken(tables.STUB, query)
         | {"number": number, "started_s": query.time_ns / 1e9, "error": query.error or None}

@@ -24,7 +24,7 @@ class ListedSite:
 
     @property
     def name(self) -> str:
-        """Its name in the rows: the URL without `https://` and final slash."""
+        """Name of the page in the rows: the URL without `https://` and final slash."""
         return self.url.removeprefix("https://").removesuffix("/")
 
 
@@ -51,7 +51,7 @@ def read_sites(path: Path) -> list[ListedSite]:
 
 
 class _SiteError(Exception):
-    """What is wrong with a line, and the next step."""
+    """Error of a line: what is wrong, and the next step."""
 
 
 def _site(text: str) -> ListedSite:
@@ -84,5 +84,5 @@ def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return all(part.isdigit() for part in host.split(".")) and bool(host)  # browsers read these as IPv4 too
+        return all(part.isdigit() for part in host.split(".")) and bool(host)  # browsers read these as IPv4 addresses
     return True
