@@ -44,7 +44,7 @@ CLAIMS = Claims(
         ),
         claim(
             "HTTPS2",
-            "A malformed record costs no more than none at all",
+            "A malformed or unusable record costs no more than no record",
             maximum(later(condition, "none") for condition in _IGNORED),
             Bound(below=FRACTION.at_least, unit="RTT"),
         ),
