@@ -36,13 +36,13 @@ _NAMES: Final = "resolvers.test"
 class Box:
     """Many machines with a known truth around one client. A context manager that removes them.
 
-    It works only inside private namespaces (`namespaces.enter`). The constructor moves the calling process into the
-    client's namespace, with everything it opens or starts from then on.
+    A box works only inside private namespaces (`namespaces.enter`). The constructor moves the calling thread into the
+    client's namespace. Sockets opened and programs started from then on are in it too.
 
     Parameters
     ----------
     description
-        The box.
+        Description of the box.
     seed
         Seed of the balancers' choices.
     truth
@@ -106,7 +106,7 @@ class Box:
         self._stack.close()
 
     def start(self) -> None:
-        """Set time zero of everything that happens in the box at a time."""
+        """Set time zero of the box's scheduled events, such as path changes."""
         now = time.time_ns()
         self._write({"event": "start", "time_ns": now})
         self.internet.router.send(start=now)
@@ -117,7 +117,7 @@ class Box:
         return [json.loads(line) for line in self.truth_file.read_text(encoding="utf-8").splitlines()]
 
     def resolver_list(self) -> str:
-        """The list of the box's resolvers, TOML: names, addresses and transports, and no truth."""
+        """The list of the box's resolvers, TOML: names, addresses and transports, without the truth."""
         return "\n".join(map(self._entry, self.description.resolver))
 
     def _entry(self, resolver: BoxResolver) -> str:
@@ -146,7 +146,7 @@ class Box:
                 return MakeServer.start(resolver.make, host, folder, certificates, upstream)
             corefile = resolver_corefile(resolver, host, certificates, folder, truth=truth, upstream=upstream)
         elif host.name.startswith(INTERCEPTOR):
-            # Its CA is its own: no client trusts it.
+            # The interceptor has a CA of its own, which no client trusts.
             certificates = make_certificates(folder, [host.name], host.addresses)
             corefile = interceptor_corefile(host, certificates, folder, truth=truth, upstream=upstream)
         elif host.origin is not None:
@@ -165,7 +165,7 @@ class Box:
         return names | {host.origin.name: host.addresses for host in self.plan.hosts if host.origin is not None}
 
     def _write_facts(self, seed: int) -> None:
-        """Write what the box contains: a row for the box, and a row for each host."""
+        """Write the contents of the box to the truth: a row for the box, and a row for each host."""
         self._write({"event": "box", "seed": seed, **asdict(self.description)})
         for host in self.plan.hosts:
             resolver = host.resolver.name if host.resolver else ""
@@ -191,5 +191,5 @@ class Box:
 
 
 def host_name(resolver: BoxResolver) -> str:
-    """Host name of a resolver: its certificate's, and that of its DoH URL."""
+    """Host name of a resolver, in its certificate and in its DoH URL."""
     return f"{resolver.name}.{_NAMES}"

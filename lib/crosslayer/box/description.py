@@ -28,7 +28,7 @@ TRANSPORTS: Final[dict[Transport, Protocol]] = {
     "doh3": Protocol.DOH3,
     "doq": Protocol.DOQ,
 }
-"""Transports of a resolver, as a box and a list of resolvers name them."""
+"""Transports of a resolver, by their names in a box and in a list of resolvers."""
 _OVER_TLS: Final[tuple[Transport, ...]] = ("doudp", "dotcp", "dot", "doh")
 MAKES: Final[dict[Make, tuple[Transport, ...]]] = {
     "crosslayer": tuple(TRANSPORTS),
@@ -40,7 +40,7 @@ MAKES: Final[dict[Make, tuple[Transport, ...]]] = {
 }
 """Transports of each make in a box."""
 MOST_HOSTS: Final = 200
-"""More would not fit into the addresses of a box."""
+"""Maximum number of hosts, limited by the addresses of a box."""
 MOST_VANTAGES: Final = 16
 _EXPLAINED = "docs/reference/box.md explains every key."
 
@@ -64,11 +64,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which packets of a resolver a site receives; the first route that matches counts."""
+    """A rule that directs packets to a site of a resolver; the first matching rule applies."""
 
     site: str
     transports: list[Transport] = field(default_factory=list)
-    """Empty: all."""
+    """Transports of the packets; empty for all."""
     family: Literal[4, 6] | None = None
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
@@ -76,13 +76,13 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A limit of a resolver for all clients together; it allows for one second's queries at once."""
+    """A rate limit of a resolver for all clients together; a burst of one second's queries is allowed."""
 
     queries_per_s: Annotated[float, Meta(ge=1)]
     answer: Literal["503", "refused", "silence", "escalate"] = "refused"
-    """What exceeds it: HTTP status 503 (REFUSED on transports without HTTP), REFUSED, or no answer.
+    """Answer above the limit: HTTP status 503 (REFUSED on transports without HTTP), REFUSED, or no answer.
 
-    `escalate` is 503 for as many queries as a second allows, REFUSED for as many more, and then silence for ever.
+    `escalate`: 503 for as many queries as one second allows, then REFUSED for as many again, then no answers for ever.
     """
 
 
@@ -92,7 +92,7 @@ class StopRequest:
 
     after_queries: Annotated[int, Meta(ge=0)]
     answer: Literal["403", "451", "prohibited"] = "403"
-    """HTTP status, REFUSED without HTTP; or REFUSED with the extended error Prohibited."""
+    """HTTP status (REFUSED on transports without HTTP), or REFUSED with the extended error Prohibited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +103,16 @@ class BoxResolver:
     rtt_ms: Rtt = 0.0
     """RTT between client and resolver, ms."""
     jitter_ms: Annotated[float, Meta(ge=0, le=1000)] = 0.0
-    """Mean of a random delay of each packet towards the client (exponential distribution), ms; their order is kept."""
+    """Mean of each packet's random delay towards the client (exponential distribution), ms; packets stay in order."""
     operator: str = ""
-    """Its name if nothing is given."""
+    """Name of the operator; empty for the resolver's name."""
     make: Make = "crosslayer"
     transports: list[Transport] = field(default_factory=list)
-    """What clients can reach; empty: all of its make."""
+    """Transports that clients can reach; empty for all of the make."""
     ipv6: bool = False
-    """Whether it has an IPv6 address too."""
+    """Whether the resolver also has an IPv6 address."""
     broken_ipv6: bool = False
-    """Whether it has an IPv6 address to which every packet is lost."""
+    """Whether the resolver has an IPv6 address to which every packet is lost."""
     caches: Annotated[int, Meta(ge=1, le=8)] = 1
     """Servers with a cache each, behind a balancer that chooses one for each flow."""
     site: list[Site] = field(default_factory=list)
@@ -120,11 +120,11 @@ class BoxResolver:
     path_change: list[PathChange] = field(default_factory=list)
     certificate: Literal["good", "other-name", "other-ca", "expired"] = "good"
     idle_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
-    """It closes a connection of QUIC or HTTP that is idle for longer, s."""
+    """Idle time after which the resolver closes a QUIC or HTTP connection, s."""
     doq_alpn: Annotated[str, Meta(min_length=1, max_length=32)] = "doq"
     """Application protocol of DoQ; drafts of RFC 9250 had `doq-i00` to `doq-i11`."""
     filter: list[Domain] = field(default_factory=list)
-    """Zones whose names do not exist by this resolver (NXDOMAIN)."""
+    """Zones; the resolver answers queries for their names with NXDOMAIN."""
     rate_limit: RateLimit | None = None
     asks_to_stop: StopRequest | None = None
     dead: bool = False
@@ -164,18 +164,18 @@ class BoxResolver:
 
     @property
     def by_operator(self) -> str:
-        """Name of its operator."""
+        """Name of the resolver's operator."""
         return self.operator or self.name
 
     @property
     def has_ipv6(self) -> bool:
-        """Whether it has an IPv6 address."""
+        """Whether the resolver has an IPv6 address."""
         return self.ipv6 or self.broken_ipv6
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """The authoritative zone behind the resolvers; every name of it exists."""
+    """The authoritative zone behind the resolvers; every name in it exists."""
 
     name: Domain = "box.example"
     rtt_ms: Rtt = 80.0
@@ -196,11 +196,11 @@ class NatBehaviour:
     """The NAT in front of the client, IPv4 only."""
 
     udp_timeout_s: Annotated[float, Meta(gt=0)] | None = None
-    """Idle time after which it forgets a UDP flow, s; None never."""
+    """Idle time after which the NAT forgets a UDP flow, s; None for never."""
     forgotten: Literal["new-port", "drop"] = "new-port"
-    """What becomes of the client's packets of a forgotten flow."""
+    """Whether the client's packets of a forgotten flow get a new port or are dropped."""
     address_changes_s: list[Seconds] = field(default_factory=list)
-    """Times at which it gets another address and forgets everything, s after the start of the command."""
+    """Times at which the NAT gets another address and forgets all flows, s after the start of the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +210,18 @@ class ClockStep:
     at_s: Seconds
     """Time after the start of the command, s."""
     by_s: float
-    """What is added to it, s."""
+    """Time added to the clock, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
-    """One more client, in a namespace of its own."""
+    """A further client, in a namespace of its own."""
 
     name: Name
     rtt_ms: Rtt = 0.0
-    """Added to the RTT of every path."""
+    """Time added to the RTT of every path that is not in `paths`."""
     paths: dict[str, Rtt] = field(default_factory=dict)
-    """RTT between it and some resolvers, by name, in place of theirs."""
+    """RTT between this client and some resolvers, by name; it replaces the resolver's own RTT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Interception:
     transports: list[Transport]
     rtt_ms: Rtt = 1.0
     resolvers: list[str] = field(default_factory=list)
-    """Names of the resolvers whose packets it takes; empty: of every address."""
+    """Names of the resolvers whose packets are intercepted; empty for packets to every address."""
     from_s: Seconds = 0.0
 
 
@@ -262,9 +262,9 @@ class Description:
     network: Network = field(default_factory=Network)
     clock_step: list[ClockStep] = field(default_factory=list)
     vantage: Annotated[list[Vantage], Meta(max_length=MOST_VANTAGES)] = field(default_factory=list)
-    """Clients besides the first one."""
+    """Further clients."""
     system_resolver: str = ""
-    """Name of the resolver in the client's resolv.conf; the first one if nothing is given."""
+    """Name of the resolver in the client's resolv.conf; empty for the first resolver."""
 
     def __post_init__(self) -> None:
         names = [resolver.name for resolver in self.resolver]
@@ -302,6 +302,6 @@ def load_box(path: Path) -> Description:
     Raises
     ------
     BoxError
-        If the file cannot be read or a value cannot be used; it names the file and the key.
+        If the file cannot be read or a value cannot be used; the error names the file and the key.
     """
     return checked(read_toml(path, BoxError), Description, where=str(path), error=BoxError, next_step=_EXPLAINED)

@@ -5,7 +5,7 @@ from crosslayer.testbed.errors import TestbedError
 
 
 class BoxError(CrosslayerError):
-    """The description of a box, or a file that was named for it, cannot be used."""
+    """The description of a box, or an output file of a box, cannot be used."""
 
 
 class BoxStartError(TestbedError):

@@ -1,4 +1,4 @@
-"""The hosts of a box: which there are, their addresses, and which packets each receives."""
+"""The hosts of a box, their addresses, and the rules that direct packets to them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OUTSIDE_ADDRESSES: Final = tuple(str(ipaddress.ip_address("198.19.0.1") + number
 """Addresses of the NAT, in the order in which it uses them."""
 _EGRESS: Final = ipaddress.ip_address("198.19.128.0")
 NOBODY: Final = "198.18.253.53"
-"""An address of the box at which nobody answers."""
+"""An address of the box that no host has."""
 AUTHORITY: Final = "authority"
 INTERCEPTOR: Final = "interceptor-"
 WILDCARD_ADDRESS: Final = "198.18.254.1"
-"""Address of every name of the zone without a host."""
+"""Address of every name in the zone that has no host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class BoxHost:
     number: int
     addresses: tuple[str, ...]
     path: tuple[tuple[float, float], ...]
-    """RTT in ms from each time on, s."""
+    """Pairs of a time, s, and the RTT from that time on, ms."""
     resolver: BoxResolver | None = None
     origin: Origin | None = None
     egress: str = ""
-    """Address of its own queries, where others have the same addresses."""
+    """Source address of the host's own queries, if other hosts have the same addresses."""
     rewritten: bool = False
-    """It answers for other addresses: packets are rewritten to and from its own."""
+    """Whether the host answers for other addresses; the router rewrites packets to and from its own addresses."""
 
     @property
     def site(self) -> str:
-        """Name of its site, or its number among the caches of its resolver; empty for a single host."""
+        """Name of the host's site, or its number among the caches of its resolver; empty for a resolver's only host."""
         return self.name.partition("/")[2]
 
     @property
@@ -64,11 +64,11 @@ class BoxHost:
 
 @dataclass(frozen=True, slots=True)
 class BoxVantage:
-    """A client besides the first one."""
+    """A further client."""
 
     name: str
     number: int
-    """From 1."""
+    """Number, starting at 1."""
 
     @property
     def namespace(self) -> str:
@@ -82,12 +82,12 @@ class BoxVantage:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Its addresses, IPv4 first."""
+        """Addresses of the client, IPv4 first."""
         return tuple(address.format(self.number) for address in _VANTAGE_ADDRESSES)
 
     @property
     def control(self) -> str:
-        """Its address in the network that connects the clients with each other."""
+        """Address of the client in the network that connects the clients with each other."""
         return control_address(self.number)
 
 
@@ -98,7 +98,7 @@ def control_address(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RoutingRule:
-    """What the router does with packets towards a host, see `router.CompiledRule`; empty fields match everything."""
+    """A rule of the router, see `router.CompiledRule`; empty fields match everything."""
 
     hosts: list[int] = field(default_factory=list)
     reason: str = ""
@@ -169,7 +169,7 @@ class HostPlan:
 
 
 def vantages(description: Description) -> tuple[BoxVantage, ...]:
-    """Clients besides the first one."""
+    """The further clients."""
     return tuple(BoxVantage(one.name, number) for number, one in enumerate(description.vantage, start=1))
 
 

@@ -41,7 +41,7 @@ _ROUTER: Final = Path(__file__).with_name("router.py")
 class Internet:
     """The network of a box: namespaces, cables and the router. A context manager that removes them.
 
-    The constructor moves the calling process into the client's namespace.
+    The constructor moves the calling thread into the client's namespace.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class Internet:
         namespaces.set_namespace(network.CLIENT)
 
     def close(self) -> None:
-        """Have the router write what it keeps, stop it, and remove the namespaces."""
-        with contextlib.suppress(BoxStartError, OSError):  # it has ended already
+        """Make the router write its remaining rows, stop it, and remove the namespaces."""
+        with contextlib.suppress(BoxStartError, OSError):  # the router has ended already
             self.router.send(flush=True)
         self.router.stop()
         namespaces.return_to(self._before)
@@ -85,7 +85,7 @@ class Internet:
             netns.remove(name)
 
     def _connect_clients(self, link: IPRoute, clients: list[str]) -> None:
-        """A network without delay among the clients, over which one of them can have the others measure."""
+        """Connect the clients by a network without delay, over which one client can control the others."""
         network.bridge(link, _CONTROL)
         for number, client in enumerate(clients):
             port, device = f"{_CONTROL}-{number}", "eth1"
@@ -104,7 +104,7 @@ class Internet:
     ) -> None:
         """Create a namespace, connect it to the bridge of a side, and route everything to the router.
 
-        `egress` is the source address of IPv4 connections that it starts, one of `addresses` by default.
+        `egress` is the source address of IPv4 connections that the namespace starts, by default one of `addresses`.
         """
         netns.create(name)
         self._names.append(name)
@@ -115,7 +115,7 @@ class Internet:
         link.link("set", index=network.index(link, f"to-{name}"), state="up")
         with namespaces.namespace(name):
             network.real_packets("eth0")
-            for scope in ("all", "default"):  # no duplicate address detection, and no router is solicited
+            for scope in ("all", "default"):  # no duplicate address detection and no router solicitation
                 for setting in ("accept_dad", "accept_ra", "router_solicitations"):
                     file = Path(f"/proc/sys/net/ipv6/conf/{scope}/{setting}")
                     if file.exists():
@@ -141,7 +141,7 @@ class Internet:
 
 _CONTROL: Final = "control"
 _NO_DAD, _ON_LINK = 0x02, 0x04
-"""IFA_F_NODAD; RTNH_F_ONLINK: the gateway is a neighbour although no route leads to it."""
+"""IFA_F_NODAD, and RTNH_F_ONLINK: the gateway is on the link although no route leads to it."""
 
 
 class _Router(Process):
@@ -158,7 +158,7 @@ class _Router(Process):
         program_end.close()
 
     def send(self, **command: Any) -> None:
-        """Give it a command and wait until it has been carried out."""
+        """Send the router a command and wait until it is executed."""
         assert self._control is not None
         self._control.sendall(json.dumps(command).encode() + b"\n")
         if not self._control.recv(16):

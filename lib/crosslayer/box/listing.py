@@ -1,4 +1,4 @@
-"""What a box contains, as text for people."""
+"""The contents of a box as readable text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def listing(description: Description) -> str:
 
 
 def peculiarities(resolver: BoxResolver) -> list[str]:
-    """What distinguishes a resolver from a plain one."""
+    """Properties of a resolver that differ from the defaults, as text."""
     several = f"{resolver.caches} caches" if resolver.caches > 1 else ""
     sites = f"sites {', '.join(site.name for site in resolver.site)}" if resolver.site else ""
     changes = [f"RTT {change.rtt_ms:g} ms from {change.at_s:g} s" for change in resolver.path_change]

@@ -1,6 +1,6 @@
 """Resolvers of other makes in a box: their configurations as forwarders with a cache, and their start.
 
-They report nothing about single queries: the truth has their misses, by the authoritative server.
+They report nothing about single queries. The truth contains only their cache misses, from the authoritative server.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _CACHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _MakeProgram:
-    """How a make is started."""
+    """Program and configuration of a make."""
 
     resource: str
     """A key of `resources.RESOURCES`."""
     configure: Callable[[Path, Certificates, str], list[str]]
-    """Writes its configuration into a folder, with certificates and an upstream; returns its arguments."""
+    """Writes the configuration into a folder, with certificates and an upstream; returns the program's arguments."""
 
 
 class MakeServer(Process):
@@ -44,9 +44,9 @@ class MakeServer(Process):
 
     @classmethod
     def start(cls, make: Make, host: BoxHost, folder: Path, certificates: Certificates, upstream: str) -> Self:
-        """Start it in the host's namespace, without waiting until it answers (`ready`).
+        """Start the resolver in the host's namespace, without waiting until it answers (`ready`).
 
-        `BoxStartError` if it is not installed.
+        `BoxStartError` if the program is not installed.
         """
         program = PROGRAMS[make]
         try:
@@ -58,7 +58,7 @@ class MakeServer(Process):
                 next_step=f"{error.next_step} Or remove this resolver from the box.",
             ) from error
         with cls.writing(folder):
-            # A copy: at the program's usual path AppArmor restricts it to its usual folders.
+            # Run a copy: at the program's usual path, AppArmor restricts it to its usual folders.
             copy = shutil.copy2(path, folder / resources.RESOURCES[program.resource].program)
             command = [str(copy), *program.configure(folder, certificates, upstream)]
         server = cls(subprocess.Popen, namespaces.command_in(host.namespace, command), folder / "log", cwd=folder)
@@ -67,7 +67,7 @@ class MakeServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until all its ports are open; `BoxStartError` has its last log lines if they are not."""
+        """Wait until all ports of the resolver are open; otherwise `BoxStartError` contains its last log lines."""
         self.wait_until(lambda: self._listens <= namespaces.listening(self._namespace))
 
     _namespace: str
@@ -184,4 +184,4 @@ PROGRAMS: Final = {
     "dnsdist": _MakeProgram("dnsdist", _dnsdist),
     "dnsproxy": _MakeProgram("dnsproxy", _dnsproxy),
 }
-"""How each make is started; ours is started by `servers.py`."""
+"""Programs of the makes; `servers.py` starts the make `crosslayer`."""

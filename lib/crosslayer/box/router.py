@@ -1,9 +1,10 @@
-"""The router of a box: it forwards, delays, rewrites and drops packets as the box's description says.
+"""The router of a box: it forwards, delays, rewrites and drops packets according to the box's description.
 
-Run as a file of its own; it imports only the standard library: `router.py CONFIG NEAR FAR`, a JSON file and two
-inherited packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of
-JSON, answered by `ok`: {"start": NS} sets time zero of everything that happens at a time, ns since the Unix epoch;
-{"flush": true} writes the rows that are kept until the end. The truth is appended to the file of the configuration.
+The program is a file of its own and imports only the standard library. `router.py CONFIG NEAR FAR` receives a JSON file
+and two inherited packet sockets, the first towards the client. Standard input is a control socket. Each command is a
+line of JSON, and its answer is `ok`. {"start": NS} sets time zero of all scheduled events, ns since the Unix epoch.
+{"flush": true} writes the rows that the router otherwise keeps until it ends. The truth is appended to the file that
+the configuration names.
 
 A packet's departure time is its kernel receive timestamp plus half the RTT of its path.
 """
@@ -38,10 +39,10 @@ _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _NAMES = {_TCP: "tcp", _UDP: "udp", _ICMP: "icmp", _ICMP6: "icmp"}
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _SHORT_S, _SHARE = 1e-4, 0.99
-"""Linux prolongs a wait of `select` by up to 0.1 %, so a long wait ends early and the rest is waited for again."""
+"""Linux prolongs a wait of `select` by up to 0.1 %. So a wait longer than `_SHORT_S` is shortened and then repeated."""
 _FIRST_PORT, _PORTS = 20_000, 40_000
 _CLOCK_SET_NS = 1_000_000
-"""Time of day and time since the boot drift apart by less than this unless the former is set."""
+"""If the time of day and the time since boot drift apart by more than this, the time of day was set."""
 _CLOCK_CONTROL = "/dev/crosslayer-clock"
 
 
@@ -132,18 +133,18 @@ class FarEnd:
     name: str
     mac: bytes
     path: list[tuple[float, float]]
-    """RTT in ms from each time on, s."""
+    """Pairs of a time, s, and the RTT from that time on, ms."""
     own: dict[int, bytes]
-    """Its own addresses by family, to which packets for other addresses are rewritten; empty without rewriting."""
+    """The host's addresses by family, to which packets for other addresses are rewritten; empty without rewriting."""
     jitter_ms: float = 0.0
-    """Mean of the random delay of its packets towards the client."""
+    """Mean of the random delay of the host's packets towards the client, ms."""
     last_due_ns: dict[int, int] = field(default_factory=dict)
-    """Departure of its latest packet towards each client."""
+    """Departure of the host's latest packet towards each client, by the client's number."""
     packets: int = 0
     late_ns: list[int] = field(default_factory=list)
 
     def rtt_ms(self, after_s: float) -> float:
-        """RTT of its path at a time after the start, s."""
+        """RTT of the host's path at a time after the start, s."""
         return [rtt for at, rtt in self.path if at <= max(after_s, 0.0)][-1]
 
 
@@ -155,31 +156,31 @@ class NearEnd:
     mac: bytes
     addresses: set[bytes]
     rtt_ms: float = 0.0
-    """Added to the RTT of every path."""
+    """Time added to the RTT of every path that is not in `paths`."""
     paths: dict[int, float] = field(default_factory=dict)
-    """RTT towards some hosts, by their numbers, in place of theirs."""
+    """RTT towards some hosts, by their numbers; it replaces the host's own RTT."""
 
 
 @dataclass(slots=True)
 class CompiledRule:
-    """What happens to packets towards some addresses, protocols and ports; the first rule that matches counts."""
+    """A rule for packets towards some addresses, protocols and ports; the first matching rule applies."""
 
     addresses: set[bytes]
-    """Addresses that it applies to; empty for all."""
+    """Destination addresses; empty for all."""
     protocol: int | None
     ports: set[int]
-    """Empty: all."""
+    """Destination ports; empty for all."""
     family: int | None
     from_s: float
     until_s: float
     hosts: list[int]
-    """One of them receives the packets of a flow; empty: packets are dropped."""
+    """Hosts, one of which receives the packets of a flow; if empty, packets are dropped."""
     reason: str
     of_client: bool
-    """Only the client's packets, and none of hosts."""
+    """Whether the rule applies only to packets of clients, not of hosts."""
 
     def matches(self, packet: IpPacket, after_s: float, *, of_client: bool) -> bool:
-        """Whether it counts for a packet of the client or of a host at a time after the start, s."""
+        """Whether the rule matches a packet of a client or of a host at a time after the start, s."""
         return (
             (of_client or not self.of_client)
             and (not self.addresses or packet.destination in self.addresses)
@@ -205,11 +206,11 @@ class Translator:
     Parameters
     ----------
     outside
-        The NAT's addresses in the order in which they are used.
+        The NAT's addresses in order of use.
     timeout_s
-        A UDP flow without packets for longer is forgotten; None never forgets.
+        Idle time after which a UDP flow is forgotten, s; None for never.
     drop
-        Packets of a forgotten flow are dropped; otherwise they get another port.
+        Whether the client's packets of a forgotten flow are dropped; otherwise they get another port.
     """
 
     def __init__(self, outside: list[bytes], timeout_s: float | None, *, drop: bool) -> None:
@@ -227,7 +228,7 @@ class Translator:
         self._back.clear()
 
     def out(self, packet: IpPacket, now_ns: int) -> str:
-        """Translate a packet of the client; returns why it is dropped, empty if it is not."""
+        """Translate a packet of the client; returns the reason to drop it, empty if it is forwarded."""
         if packet.family != 4:
             return ""
         if packet.protocol not in _CHECKSUM_AT:
@@ -250,7 +251,7 @@ class Translator:
         return ""
 
     def back(self, packet: IpPacket, now_ns: int) -> str:
-        """Translate a packet to the client; returns why it is dropped, empty if it is not."""
+        """Translate a packet to the client; returns the reason to drop it, empty if it is forwarded."""
         if packet.family != 4:
             return ""
         if packet.protocol not in _CHECKSUM_AT:
@@ -277,9 +278,9 @@ class Router:
     Parameters
     ----------
     config
-        The configuration, as `internet.py` writes it.
+        The configuration, written by `internet.py`.
     near, far
-        IpPacket sockets towards the client and towards the hosts.
+        Packet sockets towards the client and towards the hosts.
     truth
         File descriptor of the truth.
     """
@@ -362,7 +363,7 @@ class Router:
                     control.sendall(b"ok\n")
 
     def flush(self) -> None:
-        """Write the kept packets, and the delay beyond its path of each host's packets so far."""
+        """Write the rows of packets, and for each host the delay of packets beyond their departure times."""
         for row in self._rows:
             self._write(row)
         self._rows = []
@@ -374,18 +375,18 @@ class Router:
             host.late_ns = []
 
     def _now_ns(self) -> int:
-        """Time of day, ns, as if nobody set it after the start."""
+        """Time of day, ns, without the steps of the clock since the start."""
         return time.time_ns() + self._not_set_ns()
 
     def _not_set_ns(self) -> int:
-        """What to add to the time of day, ns, so that it is as if nobody had set it."""
+        """Correction of the time of day for the steps of the clock since the start, ns."""
         set_ns = _time_of_boot_ns() - self._boot_ns
         return -set_ns if abs(set_ns) > _CLOCK_SET_NS else 0
 
     def _send_due(self) -> None:
         while self._waiting and self._waiting[0][0] <= (now := self._now_ns()):
             due, _, out, frame, host, row = heapq.heappop(self._waiting)
-            with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
+            with contextlib.suppress(BlockingIOError):  # a full device drops the packet
                 out.send(frame)
             host.late_ns.append(now - due)
             if row is not None:
@@ -425,7 +426,7 @@ class Router:
             self._to_host(packet, came_ns, after_s, client, sender)
 
     def _rtt_ms(self, client: NearEnd | None, host: int, after_s: float) -> float:
-        """RTT of the path between a client and a host; that of the host's path between hosts."""
+        """RTT between a client and a host, ms; for a packet between hosts, RTT of the path of `host`."""
         if client is None:
             return self._hosts[host].rtt_ms(after_s)
         if host in client.paths:
@@ -475,7 +476,7 @@ class Router:
             back = (receiver.mac, packet.protocol, own, packet.destination_port, packet.source_port)
             self._rewritten[back] = packet.destination
             rewrite(packet, destination=own)
-        # Between hosts, the path is that of the authoritative server, whichever end it is.
+        # Between two hosts, the path is that of the authoritative server, which is either sender or receiver.
         if sender is not None and self._hosts[sender].name == "authority":
             number = sender
         due_ns = came_ns + round(self._rtt_ms(client, number, after_s) * 5e5)

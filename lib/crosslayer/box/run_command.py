@@ -33,7 +33,7 @@ def run_in_box(
 
     Raises `BoxStartError` if the box does not start, and `BoxError` if a file cannot be written.
     """
-    from crosslayer.box.box import Box  # only here: what comes before the guest and the namespaces needs no testbed
+    from crosslayer.box.box import Box  # not at the top: code outside the namespaces needs no testbed
 
     with Box(description, seed=seed, truth=truth and truth.absolute(), packets=packets) as box:
         resolvers = resolvers_out or box.folder / "resolvers.toml"
@@ -44,6 +44,6 @@ def run_in_box(
                 f"cannot be written ({error.strerror})", where=str(resolvers), next_step="Name another file."
             ) from error
         environment = dict(os.environ, CROSSLAYER_RESOLVERS=str(resolvers.absolute()), CROSSLAYER_CA=str(box.ca_file))
-        del environment[namespaces.MARK]  # a `crosslayer` that the command starts makes its own namespaces
+        del environment[namespaces.MARK]  # so that a `crosslayer` started by the command creates its own namespaces
         box.start()
         return run_command(command, environment)

@@ -1,4 +1,4 @@
-"""The servers of a box: our resolvers, the authoritative server, web origins, and resolvers of other makes."""
+"""crosslayer's own servers of a box: resolvers, interceptors, the authoritative server and web origins."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BoxServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until every listener is bound; `BoxStartError` has the last log lines of a server that is not."""
+        """Wait until every listener is bound; otherwise `BoxStartError` contains the server's last log lines."""
         self.connect(self._control_path)
 
     _control_path: Path
@@ -49,7 +49,7 @@ class BoxServer(Process):
 def certificates_of(
     resolver: BoxResolver, host_name: str, addresses: Iterable[str], authority: Authority, folder: Path
 ) -> Certificates:
-    """Create the certificate that a resolver shows."""
+    """Create the certificate that a resolver presents."""
     own = Authority() if resolver.certificate == "other-ca" else authority
     age = _EXPIRED if resolver.certificate == "expired" else timedelta(0)
     if resolver.certificate == "other-name":
@@ -60,7 +60,7 @@ def certificates_of(
 def resolver_corefile(
     resolver: BoxResolver, host: BoxHost, certificates: Certificates, folder: Path, *, truth: Path, upstream: str
 ) -> str:
-    """Corefile of one of our resolvers."""
+    """Corefile of a resolver of the make `crosslayer`."""
     properties = {
         "truth": f'"{truth}"',
         "resolver": resolver.name,
@@ -85,13 +85,13 @@ def authority_corefile(zone: Path, certificates: Certificates, folder: Path, *, 
 
 
 def interceptor_corefile(host: BoxHost, certificates: Certificates, folder: Path, *, truth: Path, upstream: str) -> str:
-    """Corefile of a middlebox that answers in place of resolvers: over every transport, with a cache."""
+    """Corefile of a middlebox that answers instead of resolvers, over every transport and with a cache."""
     properties = {"truth": f'"{truth}"', "resolver": host.name, "site": host.name, "cache": "on"}
     return _corefile(tuple(TRANSPORTS), certificates, folder, properties, {}, upstream=upstream)
 
 
 def origin_corefile(origin: Origin, certificates: Certificates, folder: Path, *, truth: Path) -> str:
-    """Corefile of a web origin with one page, which is written into the folder."""
+    """Write the page of a web origin into the folder and return the origin's Corefile."""
     page = folder / "pages" / "page"
     page.mkdir(parents=True)
     body = f"<!doctype html>\n<title>{origin.name}</title>\n<p>{origin.name}\n".encode()
@@ -116,7 +116,7 @@ def _corefile(
     upstream: str = "",
     zone: Path = Path(),
 ) -> str:
-    """Corefile with the properties of the plugins `box` and `coalesce`; it answers from a zone or from an upstream."""
+    """Corefile with properties of the plugins `box` and `coalesce`; the server answers from a zone or an upstream."""
     offered = set(transports)
     port = ":53" if offered & {"doudp", "dotcp"} else ":5300"
     listeners = {"doh": ("https", ":443"), "doh3": ("h3", ":443"), "doq": ("doq", ":853")}

@@ -1,6 +1,6 @@
 """Page loads in the environment's stock browsers: Chromium through Selenium, Firefox over WebDriver BiDi.
 
-This package knows nothing of campaigns. It returns plain values and the browsers' timing entries.
+This package is independent of campaigns. It returns plain values and the browsers' timing entries.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Chromium] | type[Firefox]] = {"chromium": Chromium, "firefox": Firefox}
-"""Browser classes by their name in a plan; `vocabulary.BROWSERS` has their programs."""
+"""Browser classes by their names in a plan; `vocabulary.BROWSERS` has their programs."""
 
 
 def launch(programs: BrowserPrograms, **options: Any) -> Browser:
@@ -34,8 +34,8 @@ def launch(programs: BrowserPrograms, **options: Any) -> Browser:
     Raises
     ------
     OutsideError
-        If it would send packets to an address outside without consent, or look up names outside. Firefox looks up names
-        in its start, so it never runs outside.
+        If the browser would send packets to an address outside without consent, or resolve names outside. Firefox
+        resolves names when it starts, so it never runs outside.
     """
     if KINDS[programs.name] is Firefox:
         outside.check_private("Firefox")

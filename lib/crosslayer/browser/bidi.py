@@ -1,4 +1,4 @@
-"""A WebDriver BiDi client without a driver, with the commands that page loads need, one at a time."""
+"""A WebDriver BiDi client without a driver, which sends one command at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Bidi:
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        # A browser accepts no commands from pages, which send an origin.
+        # A browser refuses connections with an Origin header, because pages send one.
         self._socket = websocket.create_connection(url, timeout=timeout_s, suppress_origin=True)
         self._number = 0
         self.call("session.new", capabilities={})
@@ -34,7 +34,7 @@ class Bidi:
         self._socket.close()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Send a command and return its result, in the names of the specification."""
+        """Send a command and return its result, with the specification's names."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while (answer := json.loads(self._socket.recv())).get("id") != self._number:
@@ -51,7 +51,7 @@ class Bidi:
         function
             JavaScript: a function of one argument.
         argument
-            A number is passed as a number, all else as JSON text.
+            A number is passed as a number, any other value as JSON text.
         context
             Browsing context in which it runs.
         """

@@ -4,13 +4,13 @@
 session cache. The context loads a *priming* page, and the server closes its connections. Then it loads a warm-up page
 on another site, and then the measured page. For a 0-RTT load the priming page is on the page's own host, so the browser
 holds that host's ticket. For a 1-RTT load it is on an alias of the host that serves the same page. The loads differ in
-nothing else. Whether a browser stores the token of a connection can depend on chance, and is known once the connection
-is set up. So the priming connection first requests a resource that does not exist. If the connection leaves the wrong
-state, another context starts over.
+nothing else. It can depend on chance whether a browser stores the token of a connection, and the server shows this once
+the connection is set up. So the priming connection first requests a resource that does not exist. If the connection
+leaves the wrong state, the procedure starts again in another context.
 
-*Coupled*: the browser resolves names itself. A first load in a context of its own fills caches on the way and leaves
-the resolver with a session, which is then reset. The measured load uses a new context without host cache, QUIC sessions
-and connections. So every lookup reaches the resolver, and every web handshake is full.
+*Coupled*: the browser resolves names itself. A first load in a separate context fills the caches on the path and gives
+the resolver a session. Then the resolver's session is reset. The measured load uses a new context without host cache,
+QUIC sessions and connections. So every lookup reaches the resolver, and every web handshake is full.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from crosslayer.browser.programs import BrowserError
 from crosslayer.cpu_load import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
-"""A site other than every page under test: the measured load is a cross-site navigation into a fresh renderer."""
+"""A site that no page under test belongs to, so the measured load is a cross-site navigation into a fresh renderer."""
 
 ICON = "/favicon.ico"
-"""Path of the icon that a browser requests by itself if the document names none."""
+"""Path of the icon that a browser requests if the document names none."""
 
 COLLECT = """
 wait => new Promise(done => {
@@ -63,7 +63,7 @@ host => {
 """JavaScript: requests a page and promises start and end (or failure), ms since the Unix epoch, as JSON."""
 _BLANK_PAGE = "about:blank"
 _MISSING_PATH = "/robots.txt"
-"""A path that no page has, whose response is a small document of its own."""
+"""A path that no page has; the response to it is a small document."""
 PAINT_WAIT_MS = 1500
 """Argument of `COLLECT`: maximum wait for the page's first paint after its load event, ms."""
 _SETTLE_WINDOW_S = 0.04
@@ -73,7 +73,7 @@ _PRIMINGS_MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class PageLoad:
-    """One measured load, in the browser's own W3C timing entries; times in ms after the navigation start."""
+    """One measured load as the browser's W3C timing entries; times in ms after the navigation start."""
 
     started_s: float
     """Start of the measured navigation, seconds since the Unix epoch."""
@@ -93,11 +93,11 @@ class PageLoad:
 
 @dataclass(frozen=True, slots=True)
 class SecureDns:
-    """The only resolver of a browser, asked over HTTPS (RFC 8484) without fallback."""
+    """The only resolver of a browser, queried over HTTPS (RFC 8484) without fallback."""
 
     host: str
     address: str
-    """Address of that host."""
+    """Address of the host."""
     over_h3: bool
     """True: HTTP/3 from the first query on (DoH3). False: HTTP/2 (DoH)."""
 
@@ -119,30 +119,30 @@ class Browser(ABC):
     addresses
         IPv4 address of each host name that the browser need not resolve. It uses QUIC for each of these hosts.
     certificates
-        Certificates of the server, the only ones that are accepted; None: those that the machine's browser accepts.
+        Certificates of the server, the only ones that the browser accepts. None: it accepts those of its default CAs.
     resolves
-        Host names that the browser resolves itself (coupled loads); `*.example.org` means all names below that one, `*`
-        every name but those that the browser looks up in the background. Lookups of all other names fail, except those
-        of `addresses`; this includes the browser's own background lookups.
+        Host names that the browser resolves itself (coupled loads). `*.example.org` means all names below
+        `example.org`. `*` means every name except those that the browser looks up in the background. Lookups of names
+        that are neither in `resolves` nor in `addresses` fail, including the browser's background lookups.
     force_h3
-        Use QUIC for hosts that it resolves too, whatever DNS contains. If False, their HTTPS records (RFC 9460) decide:
-        without records it uses HTTP/2.
+        Use QUIC also for hosts that the browser resolves, independently of DNS. If False, their HTTPS records (RFC
+        9460) decide: without records the browser uses HTTP/2.
     few_processes
-        Start no process before a page needs it. Chromium then loads no page of its own, and its network service is a
-        thread of the browser. More processes save time for a user and isolate pages. In virtual time, where computing
-        takes no time, they only cost computation.
+        Start no process before a page needs it. Chromium then loads no internal page, and its network service is a
+        thread of the browser. More processes save time for a user and isolate pages. In virtual time computing takes no
+        time, so they only cost computation.
     page_timeout_s
         Timeout of a page load or a lookup, s.
     secure_dns
-        The resolver that it asks itself over HTTPS; None: the resolver of resolv.conf.
+        The resolver that the browser queries over HTTPS; None for the resolver of resolv.conf.
     """
 
     title: ClassVar[str]
-    """Its name in errors."""
+    """Name of the browser in errors."""
     token_needs_ticket: ClassVar[bool]
-    """Whether it stores an address-validation token only if the session ticket arrived before it."""
+    """Whether the browser stores an address-validation token only if the session ticket arrived first."""
     faults: ClassVar[tuple[type[Exception], ...]]
-    """Exceptions that `_open` and `_timings` raise: the driver's own, and those of a program that was killed."""
+    """Exceptions that `_open` and `_timings` raise: those of the driver and of a killed program."""
     late: ClassVar[type[Exception]]
     """The exception of `faults` that means a timeout."""
 
@@ -158,11 +158,11 @@ class Browser(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the browser with all its processes; never raises, because a crashed browser has nothing left to close."""
+        """End the browser with all its processes. It raises no error, even if the browser has crashed."""
 
     @abstractmethod
     def _context(self) -> contextlib.AbstractContextManager[None]:
-        """A new user context with one tab, which `_open` uses; removed at the end with all its state."""
+        """A new user context with one tab, which `_open` uses. It is removed with all its state after the block."""
 
     @abstractmethod
     def _open(self, url: str) -> None:
@@ -170,7 +170,7 @@ class Browser(ABC):
 
     @abstractmethod
     def _run(self, function: str, argument: object) -> str:
-        """Call a JavaScript function with an argument in the tab and return the result it promises."""
+        """Call a JavaScript function with an argument in the tab and return its promised result."""
 
     def _timings(self) -> str:
         """Result of `COLLECT` in the tab."""
@@ -194,10 +194,10 @@ class Browser(ABC):
         prime_host
             The page's own host for a load whose request may be early data (0-RTT); an alias for a 1-RTT load.
         close_connections
-            Makes the server close its connections, so that the measured load needs a new one.
+            Function that makes the server close its connections, so that the measured load needs a new one.
         primed
-            Returns whether the priming connection left the state that the measured load needs. Called when the
-            connection is established, and again after it is closed.
+            Function that returns whether the priming connection left the state that the measured load needs. It is
+            called when the connection is established, and again after it is closed.
         """
         begin = time.perf_counter()
         for _ in range(_PRIMINGS_MOST):
@@ -207,7 +207,7 @@ class Browser(ABC):
                 if enough:
                     self._open(f"https://{prime_host}/")
                 close_connections()
-                # Until the connection is closed, a retransmitted token can still change what the browser has kept.
+                # Until the connection is closed, a retransmitted token can still change the browser's stored token.
                 if enough and primed():
                     return self._measured(f"https://{host}/", begin, close_connections)
         raise BrowserError(
@@ -222,7 +222,7 @@ class Browser(ABC):
         """Measure one load of `https://HOST/` with the coupled procedure; the browser resolves the host itself.
 
         `reset_sessions` makes the resolver close its upstream connection and keep the state for the next resumption. It
-        is called between the cache-filling load and the measured one. All else is as in `load`.
+        is called between the cache-filling load and the measured load. `close_connections` and errors are as in `load`.
         """
         begin = time.perf_counter()
         with self._failing(host):
@@ -234,10 +234,10 @@ class Browser(ABC):
                 return self._measured(f"https://{host}/", begin, close_connections)
 
     def load_url(self, url: str, *, reset_sessions: Callable[[], object]) -> PageLoad:
-        """Measure one load of a page whose server is somebody else's, with the coupled procedure.
+        """Measure one load of a page on a server outside the testbed, with the coupled procedure.
 
-        Connections end with their context. Before the load the tab shows an empty document, since no other site is at
-        hand. All else is as in `load_resolving`.
+        Connections end with their context. Before the load the tab shows an empty document, because there is no warm-up
+        site. `reset_sessions` and errors are as in `load_resolving`.
         """
         begin = time.perf_counter()
         with self._failing(url):
@@ -249,7 +249,7 @@ class Browser(ABC):
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """A user context whose lookups share the resolver state that the browser keeps between them, as for a user.
+        """A user context for several lookups. The browser keeps the state of its resolver between them, as for a user.
 
         Yields a function that looks up a name without an address. It returns the times of the request and of its
         failure, ms since the Unix epoch. `BrowserError` if the browser fails; the caller should then start a new
@@ -275,18 +275,18 @@ class Browser(ABC):
         *,
         before: str = f"https://{WARM_UP_HOST}/",
     ) -> PageLoad:
-        """Load the warm-up page (`before`), then measure the page; `begin` is the start of the whole procedure."""
+        """Load the warm-up page `before`, then measure the page at `url`; `begin` is the start of the procedure."""
         self._open(before)
         browser_idle = self._wait_until_idle()
         setup_ms = (time.perf_counter() - begin) * 1e3
         self._open(url)
         raw = json.loads(self._timings())
-        close_connections()  # otherwise the server would keep sending to a context that is removed
+        close_connections()  # otherwise the server would continue to send to a removed context
         self.loads += 1
         return _page_load(raw, setup_ms, browser_idle)
 
     def _wait_until_idle(self) -> bool:
-        """Wait until all activity of the priming has ended; returns whether it did."""
+        """Wait until all activity of the priming has ended; False if it has not ended within the maximum wait."""
         return _settle()
 
     @contextlib.contextmanager
@@ -309,8 +309,8 @@ class Browser(ABC):
 def _settle() -> bool:
     """Wait until background work of the warm-up (prestarted renderers, closing the old tab) no longer uses the CPU.
 
-    Idle means at most one clock tick of CPU time, over all our processes, in one window. The wait ends after
-    `_SETTLE_MOST_S` at the latest. Returns whether the browser became idle.
+    The browser is idle if all our processes together use at most one clock tick of CPU time in one window. The wait
+    ends after `_SETTLE_MOST_S` at the latest. Returns whether the browser became idle.
     """
     deadline = time.monotonic() + _SETTLE_MOST_S
     used = ticks_used()
@@ -323,7 +323,7 @@ def _settle() -> bool:
 
 
 def _is_icon(entry: Mapping[str, Any]) -> bool:
-    """Whether a browser requested it as the page's icon, which it does at its own time, or never."""
+    """Whether a resource is the page's icon, which a browser requests at an arbitrary time or never."""
     return entry.get("initiatorType") == "other" and urlsplit(str(entry.get("name", ""))).path == ICON
 
 

@@ -48,19 +48,19 @@ _FLAGS = (
     "--enable-quic",
 )
 _NO_SANDBOX = "--no-sandbox"
-"""Chromium needs it as root: that of a private user namespace, which only loads pages of the testbed."""
+"""Chromium requires this switch if it runs as root. In a testbed, root is only that of a private user namespace."""
 _BACKGROUND = (
     "accounts.google.com", "clients2.google.com", "optimizationguide-pa.googleapis.com", "update.googleapis.com",
 )  # fmt: skip
-"""Names that it looks up of its own accord."""
+"""Names that Chromium looks up in the background."""
 _POLICIES = Path("/etc/chromium")
 _SPECULATIVE = ("SpareRendererForSitePerProcess", "WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
-"""Features that load content ahead of demand: the drop-down of the address bar alone is a page of 250 scripts."""
+"""Features that load content ahead of demand; the drop-down list of the address bar alone has 250 scripts."""
 _FEW_PROCESSES = (
     f"--disable-features={','.join(_SPECULATIVE)}",
     "--enable-features=NetworkServiceInProcess2",
-    # Concurrent sweeping repeats a task of the main thread without delay until another thread is done, which gets no
-    # processor meanwhile: in virtual time the main thread takes none.
+    # While another thread sweeps concurrently, the main thread repeats a task without delay until that thread is done.
+    # In virtual time the main thread's computing takes no time, so the other thread never gets the processor.
     "--js-flags=--single-threaded-gc",
 )
 _QUIC_PORT, _UNUSED_PORT = 443, 1
@@ -100,8 +100,8 @@ class Chromium(Browser):
             rules[-1:] = [f"MAP {host} ~NOTFOUND" for host in _BACKGROUND]
         else:
             rules += [f"EXCLUDE {host}" for host in resolves]
-        # Over QUIC, Chromium accepts the certificate of a private CA only for hosts named here, on any port; it is
-        # forced to use QUIC only on the port named.
+        # Over QUIC, Chromium accepts the certificate of a private CA only for hosts in this list, on any port. The list
+        # forces QUIC only on the given port.
         quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
         quic += [f"{host}:{_QUIC_PORT if force_h3 else _UNUSED_PORT}" for host in resolves if not host.startswith("*")]
         if secure_dns is not None:
@@ -121,7 +121,7 @@ class Chromium(Browser):
             *([_NO_SANDBOX] if os.geteuid() == 0 else []),
         ):
             options.add_argument(flag)
-        # No speculative preconnect: so the handshake lies within the navigation, where its timing is reported.
+        # No speculative preconnect, so that the handshake is part of the navigation, which reports its timing.
         options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
         if secure_dns is not None:
             local_state = {"dns_over_https.mode": "secure", "dns_over_https.templates": f"{secure_dns.url}{{?dns}}"}
@@ -131,7 +131,7 @@ class Chromium(Browser):
         )
         try:
             self._driver = webdriver.Chrome(service=service, options=options)
-            # By default Selenium polls for the answer to a BiDi command every 100 ms, and every load has four of them.
+            # By default Selenium polls for the answer to a BiDi command every 100 ms; a load has four such commands.
             self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
             self._driver.command_executor.client_config.websocket_timeout = _ANSWER_TIMEOUT_S
             self._driver.set_page_load_timeout(page_timeout_s)
@@ -148,11 +148,11 @@ class Chromium(Browser):
     def close(self) -> None:
         """End Chromium and ChromeDriver."""
         with contextlib.suppress(Exception):
-            if not _pids(self._profile):  # otherwise ChromeDriver waits 10 s for it
+            if not _pids(self._profile):  # otherwise ChromeDriver waits 10 s for Chromium
                 self._driver.service.process.kill()
             self._driver.quit()
         until = time.monotonic() + _END_MOST_S
-        while (remaining := _pids(self._profile)) and time.monotonic() < until:  # after a killed ChromeDriver
+        while (remaining := _pids(self._profile)) and time.monotonic() < until:  # if ChromeDriver was killed
             for pid in remaining:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -179,9 +179,9 @@ class Chromium(Browser):
 
 
 def trust(ca_file: Path) -> None:
-    """Make Chromium accept certificates of further CAs (PEM), in this process's own mount namespace only.
+    """Make Chromium accept certificates of further CAs (PEM), only in this process's mount namespace.
 
-    `BrowserError` if the file has none, or if the machine lacks the folder of Chromium's settings.
+    `BrowserError` if the file has no certificates, or if the machine lacks the folder of Chromium's settings.
     """
     try:
         certificates = x509.load_pem_x509_certificates(ca_file.read_bytes())

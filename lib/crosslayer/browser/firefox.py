@@ -27,24 +27,24 @@ from crosslayer.testbed.certificates import Certificates
 _NO_RACE_MS = 600_000
 
 _PREFERENCES: Mapping[str, object] = {
-    # As with Chromium's switches: no caches, no speculative loads, no reduced timer precision.
+    # Like Chromium's switches: no caches, no speculative loads, no reduced timer precision.
     "browser.cache.disk.enable": False,
     "browser.cache.memory.enable": False,
     "image.cache.size": 0,
     "browser.sessionhistory.max_total_viewers": 0,
-    # A BiDi session sets 0. Until the tab in front is drawn, Firefox then repeats a timer without delay, and by the
-    # virtual clock no time passes meanwhile. This is the default.
+    # The default value; a BiDi session sets 0. With 0, Firefox repeats a timer without delay until the tab in front is
+    # drawn, and the virtual clock stands still meanwhile.
     "browser.tabs.remote.unloadDelayMs": 300,
     "network.dns.disablePrefetch": True,
     "network.http.speculative-parallel-limit": 0,
     "privacy.reduceTimerPrecision": False,
-    # No icons: Firefox repeats an icon's request that the server's close interrupts. The measured load then uses that
-    # connection, over TCP, or lacks the ticket that it took.
+    # No icons: Firefox repeats an icon's request if the server's close interrupts it. The measured load would then use
+    # the connection of that request, over TCP, or lack the ticket that the request used.
     "browser.chrome.site_icons": False,
     # The far end has no IPv6, and its certificate is from a private CA.
     "network.dns.disableIPv6": True,
     "network.http.http3.disable_when_third_party_roots_found": False,
-    # Background requests that a BiDi session does not already disable.
+    # These background requests are not disabled by a BiDi session.
     "browser.newtabpage.enabled": False,
     "browser.startup.page": 0,
     "extensions.systemAddon.update.enabled": False,
@@ -55,7 +55,8 @@ _PREFERENCES: Mapping[str, object] = {
     "toolkit.telemetry.unified": False,
 }
 _FORCED: Mapping[str, object] = {
-    # No HTTPS record announces HTTP/3 here. Without these limits a slow connection gets a TCP competitor.
+    # Firefox must not open a TCP connection in competition with a slow QUIC connection. No HTTPS record announces
+    # HTTP/3 here.
     "network.dns.httpssvc.http3_fast_fallback_timeout": _NO_RACE_MS,
     "network.http.http3.backup_timer_delay": _NO_RACE_MS,
 }
@@ -68,7 +69,7 @@ _HTTPS_RECORDS: Mapping[str, object] = {
 _MAPPING = "network.http.http3.alt-svc-mapping-for-testing"
 
 _ENVIRONMENT = {
-    # As for Chromium: root of a private user namespace; only pages of the testbed are loaded.
+    # No sandbox: Firefox is root of a private user namespace, as Chromium is, and loads only pages of the testbed.
     **{f"MOZ_DISABLE_{of}_SANDBOX": "1" for of in ("CONTENT", "GMP", "RDD", "SOCKET_PROCESS", "UTILITY")},
     "MOZ_CRASHREPORTER_DISABLE": "1",
     "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",  # otherwise Mozilla's server overrides preferences
@@ -79,7 +80,7 @@ ca => {
   Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB).addCertFromBase64(JSON.parse(ca), "CT,,");
 }
 """
-"""JavaScript with the browser's privileges: adds the CA to its trust store."""
+"""JavaScript with the browser's privileges: adds the CA to Firefox's trust store."""
 
 _ADDRESSES = """
 addresses => {
@@ -87,7 +88,7 @@ addresses => {
   for (const [host, address] of Object.entries(JSON.parse(addresses))) names.addIPOverride(host, address);
 }
 """
-"""JavaScript with the browser's privileges: sets host addresses. After that it sends no queries for HTTPS records."""
+"""JavaScript with the browser's privileges: sets host addresses. Firefox then sends no queries for HTTPS records."""
 
 _WAIT_FOR_CLOSED = """
 argument => new Promise(done => {
@@ -113,7 +114,7 @@ _FORGET_FAILURES = """
   Services.dns.clearCache(true);
 }
 """
-"""JavaScript with the browser's privileges: lets it use HTTP/3 again with hosts where it failed."""
+"""JavaScript with the browser's privileges: makes Firefox use HTTP/3 again with hosts where HTTP/3 failed."""
 _CLOSED_WAIT_MS = 20_000
 _TRIES = 10
 
@@ -125,7 +126,7 @@ class _Program(Process):
     log_lines = 2
 
     def websocket_url(self) -> str:
-        """URL of its WebSocket; empty until Firefox has logged it."""
+        """URL of Firefox's WebSocket; empty until Firefox has logged it."""
         match = re.search(r"WebDriver BiDi listening on (ws://\S+)\n", self.log.read_text(errors="replace"))
         return match[1] if match else ""
 
@@ -140,7 +141,7 @@ class Firefox(Browser):
     """
 
     title = vocabulary.BROWSERS[vocabulary.Browser.FIREFOX].title
-    token_needs_ticket = False  # neqo stores both together and waits for the token
+    token_needs_ticket = False  # neqo waits for the token and stores it with the ticket
     faults = (BidiError, websocket.WebSocketException, OSError)
     late = websocket.WebSocketTimeoutException
 
@@ -160,7 +161,7 @@ class Firefox(Browser):
     ) -> None:
         super().__init__()
         self.returns_at_once = False
-        """Whether loads begin while connections of earlier ones are still being discarded, see `_wait_until_idle`."""
+        """Whether a load may begin while earlier connections are still being discarded, see `_wait_until_idle`."""
         self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
         profile, home = folder / "profile", folder / "home"
         for directory in (profile, home):
@@ -211,19 +212,19 @@ class Firefox(Browser):
     def close(self) -> None:
         """End Firefox with its content processes."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._program.pid, signal.SIGKILL)  # no state of it is kept
+            os.killpg(self._program.pid, signal.SIGKILL)  # its state is not kept
         self._program.stop()
 
     def forget_failures(self) -> None:
-        """Forget which hosts did not answer over HTTP/3, and all addresses: user contexts share both."""
+        """Make Firefox forget all addresses and the hosts that did not answer over HTTP/3: user contexts share both."""
         with self._failing(""):
             self._bidi.run(_FORGET_FAILURES, 0, context=self._own)
 
     def _ask_over_h3(self) -> None:
-        """Load the warm-up page until it is loaded over HTTP/3; `BidiError` if it never is.
+        """Load the warm-up page until it is loaded over HTTP/3; `BidiError` if all `_TRIES` loads use TCP.
 
-        Firefox reads its list of HTTP/3 hosts from a file of its profile at the first request, and uses TCP until then.
-        Waiting for that file does not work: it prevents Firefox from reading it.
+        At its first request Firefox starts to read its list of HTTP/3 hosts from a file of its profile. It uses TCP
+        until it has read the file. A pause does not help, because it prevents Firefox from reading the file.
         """
         for _ in range(_TRIES):
             with self._context():
@@ -249,8 +250,8 @@ class Firefox(Browser):
         """Wait until Firefox has also discarded its closed connections.
 
         Firefox waits three PTOs for a closed QUIC connection to drain (RFC 9000, section 10.2) before it reconnects to
-        the same host. On 4G that is half a second, within which no user returns. It takes until the connection's idle
-        timeout if nothing answers, so `returns_at_once` ends this wait.
+        the same host. On 4G that is half a second, within which no user returns. If the path does not answer, it takes
+        until the connection's idle timeout. `returns_at_once` disables this wait.
         """
         if self.returns_at_once:
             return super()._wait_until_idle()

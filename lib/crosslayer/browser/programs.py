@@ -1,4 +1,4 @@
-"""Locate the programs of a browser: itself, and a driver of the same version if it needs one."""
+"""Locate the programs of a browser: the browser and, if it needs one, a driver of the same version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrowserPrograms:
     """A browser and, if it needs one, its driver."""
 
     name: str
-    """Its name in a plan."""
+    """Name of the browser in a plan."""
     browser: str
     browser_version: str
     driver: str = ""
@@ -39,7 +39,7 @@ def find_browser(name: str = "chromium") -> BrowserPrograms:
     """Locate a browser of `vocabulary.BROWSERS`, and the driver of the same major version if it needs one.
 
     Environment variables, such as `CROSSLAYER_CHROMIUM`, override the PATH; `CROSSLAYER_CHROMEDRIVER` names the driver.
-    `BrowserError` if a program is missing or Ubuntu's snap, or if the versions differ.
+    `BrowserError` if a program is missing, if the browser is Ubuntu's snap, or if the major versions differ.
     """
     browser = _path_of_browser(name)
     if not BROWSERS[name].driver:

@@ -21,7 +21,7 @@ from crosslayer.testbed.testbed import Testbed
 BYTES_TOLERANCE = 0.01
 """Tolerance of a page's bytes, as a share of the recorded bytes."""
 _TIE_MS = 1.0
-"""Requests that are closer to each other in the recording are treated as simultaneous, ms."""
+"""Requests closer to each other in the recording than this are treated as simultaneous, ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PageRecording:
 
     requests: tuple[RecordedRequest, ...]
     load_ms: float | None = None
-    """Load event after the first request, ms; None if the recording lacks it."""
+    """Time of the load event after the first request, ms; None if the recording lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Likeness:
     extra: tuple[str, ...]
     """URLs that were requested but not recorded."""
     failed: tuple[str, ...]
-    """URLs that were not answered with 200, and the status."""
+    """URLs with a status other than 200, and the status."""
     recorded_bytes: int
     bytes: int
     """Bytes of the bodies that the server sent."""
@@ -145,10 +145,10 @@ def likeness(recorded: PageRecording, events: Sequence[RequestEvent], load_ms: f
     """Compare a load of a page, as logged by the server, with the page's recording; `load_ms` is its load event."""
     urls = {request.url for request in recorded.requests}
     requested = {f"https://{event.host}{event.path}": event for event in reversed(events)}
-    # The server reports paths in normal form; a page written by hand may have others.
+    # The server reports paths in normal form; a hand-written page may have paths in other forms.
     others = {normal_url(url): url for url in urls}
     requested = {others.get(url, url): event for url, event in requested.items()}
-    # The browser requests an icon by itself if the document names none; recordings omit that request.
+    # The browser requests an icon if the document names none; recordings omit that request.
     requested = {url: event for url, event in requested.items() if url in urls or event.path != ICON}
     begin_ns = min((event.time_ns for event in events), default=0)
     starts_ms = sorted(

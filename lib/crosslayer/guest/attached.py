@@ -20,7 +20,7 @@ from pathlib import Path
 from crosslayer.guest.guest import LOOK_S, Clock, Guest
 
 _WHOLE_BYTES = 1 << 20
-"""A file of standard input that is at most this large is handed to the guest as a whole."""
+"""Largest file of standard input that the guest receives as a whole, bytes."""
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
@@ -100,7 +100,7 @@ def run_attached(
                     if not guest.read_log():
                         ready.unregister(guest.log)
                 elif key.fileobj == 0:
-                    ready.unregister(0)  # until the command has consumed this input: none queues up
+                    ready.unregister(0)  # until the command has consumed this input, so that no input queues up
                     guest.send(b"0", _read())
                 else:
                     for number in signals.recv(64):
@@ -130,15 +130,15 @@ def _signals() -> Iterator[socket.socket]:
 
 
 def _make_raw(undo: contextlib.ExitStack) -> None:
-    """Pass every key to the terminal in the guest, until the end."""
+    """Pass every key to the terminal in the guest; `undo` restores the host's terminal."""
     undo.callback(termios.tcsetattr, 0, termios.TCSADRAIN, termios.tcgetattr(0))
     tty.setraw(0)
 
 
 def _whole_input() -> bytes | None:
-    """Standard input if it is complete: the guest then has it from its start, independently of the host's time.
+    """Complete standard input, which the guest has from its start, independently of the host's time.
 
-    None for pipes, sockets, terminals and large files, whose bytes are sent as they come.
+    None for pipes, sockets, terminals and large files: their bytes are sent as they arrive.
     """
     try:
         status = os.fstat(0)

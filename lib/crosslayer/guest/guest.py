@@ -25,17 +25,17 @@ MARK: Final = "CROSSLAYER_INSIDE_GUEST"
 """Environment variable of every command in a guest; its value is the guest's clock."""
 
 MEMORY_BYTES: Final = 4 << 30
-"""Upper limit of the guest's memory; memory that the guest never touches costs the host nothing."""
+"""Upper limit of the guest's memory, bytes; memory that the guest never touches uses no memory of the host."""
 
 _HEAD = struct.Struct(">cI")
 _LOG_BYTES = 4000
 _CREDIT = 1024
-"""Flow-control credit that one `C` frame grants, bytes; emulation/cmd/crosslayer-guest/console.go has it too."""
+"""Flow-control credit that one `C` frame grants, bytes; the same as in emulation/cmd/crosslayer-guest/console.go."""
 
 
 _JOB: Final = "crosslayer-job-"
 _PIPE_BYTES: Final = 1 << 20
-"""Capacity of the guest's output pipe: the most that an unprivileged user may request."""
+"""Capacity of the guest's output pipe: the maximum for an unprivileged user, bytes."""
 _DATE_S: Final = 1_767_225_600
 """Start date of a guest with a seed: 2026-01-01, Unix time."""
 
@@ -79,7 +79,8 @@ class Guest:
         Seed of all random numbers, in virtual time only: with the same command, input and seed the same events happen
         at the same virtual times. None uses the host's random numbers and date.
     settable_clock
-        Each line that is written to `CLOCK_CONTROL` sets the guest's time of day, by so many nanoseconds.
+        Each line with a number, written to `CLOCK_CONTROL`, changes the guest's time of day by that number of
+        nanoseconds.
 
     Raises
     ------
@@ -141,7 +142,7 @@ class Guest:
                 stdout=guest_out,
                 stderr=guest_log,
                 env={"TMPDIR": str(folder), "PATH": os.defpath},
-                start_new_session=True,  # signals of the terminal are passed on as frames instead
+                start_new_session=True,  # the terminal's signals are sent as frames instead
             )
         self.pid = self._process.pid
         self._in, self.out, self.log = own_in, own_out, own_log
@@ -177,7 +178,7 @@ class Guest:
         GuestDied
             If the guest has ended without an exit status of the command.
         GuestError
-            If its init could not run the command.
+            If the guest's init could not run the command.
         """
         received = os.read(self.out, 1 << 16)
         self._received += received
@@ -207,7 +208,7 @@ class Guest:
         return bool(part)
 
     def check_programs(self) -> None:
-        """Verify that each program of the guest can still map memory: one that cannot retries for ever and never ends.
+        """Verify that each program of the guest can still map memory; a program that cannot would retry for ever.
 
         Raises
         ------
@@ -260,7 +261,7 @@ class Guest:
             os.close(self._in)
             self._in = -1
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(2)  # it powers off at the end of its input
+                self._process.wait(2)  # the guest powers off at the end of its input
             self._process.kill()
             self._process.wait()
             os.close(self.out)
@@ -271,12 +272,12 @@ class Guest:
 class _JobFile:
     """The file with the guest's job. The guest reads it at start, so no virtual time passes before it has the job.
 
-    The file is locked while its owner lives. Each new job file removes those whose owner was killed.
+    The file is locked while its owner runs. The constructor also removes the job files whose owner was killed.
     """
 
     def __init__(self, folder: Path, content: bytes) -> None:
         for stale in folder.glob(f"{_JOB}*"):
-            with contextlib.suppress(OSError), stale.open("rb") as file:  # another user's, or removed meanwhile
+            with contextlib.suppress(OSError), stale.open("rb") as file:  # locked, another user's, or removed meanwhile
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 stale.unlink()
         while True:
@@ -290,7 +291,7 @@ class _JobFile:
         self._file.flush()
 
     def remove(self) -> None:
-        """Remove the file: the guest has read it, or never will."""
+        """Remove the file once the guest has read it or has ended."""
         self.path.unlink(missing_ok=True)
         self._file.close()
 

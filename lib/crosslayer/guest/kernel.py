@@ -17,9 +17,9 @@ class Kernel:
     path: Path
     version: str
     config_sha256: str
-    """SHA-256 of its sorted configuration lines."""
+    """SHA-256 of the kernel's sorted configuration lines."""
     source: str
-    """Package and version that it was built from."""
+    """Package and version of the source code."""
     source_sha256: str
     """SHA-256 of that package."""
     patch_sha256: str

@@ -1,7 +1,7 @@
-"""A page loader on one HTTP/3 connection, which can also be the connection that names are resolved on (DoH3).
+"""A page loader on one HTTP/3 connection, which can also carry DNS queries (DoH3).
 
-It requests what a browser requests, at the times of a browser's preload scanner and scripts, and timestamps every byte.
-It knows nothing of campaigns and links.
+It requests the same resources as a browser, at the times of a browser's preload scanner and scripts, and timestamps
+every byte. It is independent of campaigns and links.
 
     client = PageClient(Resolver(address, "localhost", ca_file))
     with client:

@@ -20,8 +20,8 @@ from crosslayer.pages import PageSpec
 class PageClient(DoH3Client):
     """A DoH3 client that can also load pages on its connection, before, after or without a query.
 
-    `begin` only queues the request; it is sent with the next packets, with early data in the first flight. Failed loads
-    raise `DnsError`, like failed queries.
+    `begin` only queues the request. It is sent with the next packets; with early data these are the first flight.
+    Failed loads raise `DnsError`, like failed queries.
     """
 
     core_class = PageCore
@@ -36,7 +36,10 @@ class PageClient(DoH3Client):
         return fetch
 
     def finish(self, fetch: PageFetch) -> None:
-        """Wait until a page is complete and compare its bytes with the source; `DnsError` if it fails or differs."""
+        """Wait until a page is complete, and compare its bytes with the source.
+
+        Raises `DnsError` if the load fails or the bytes differ.
+        """
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
             self._run_until(lambda: fetch.done)
@@ -60,7 +63,7 @@ class PageClient(DoH3Client):
             self._run_until(lambda: self._core.settings_s is not None)
 
     def wait_for_ticket(self) -> None:
-        """Wait for a ticket and a token that did not arrive with the answer."""
+        """Wait for ticket and token if they did not arrive with the answer, at most `ticket_wait_s` of the settings."""
         self._deadline = time.monotonic() + self.settings.ticket_wait_s
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: bool(self._core.session.ticket is not None and self._core.session.token))

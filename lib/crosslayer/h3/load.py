@@ -1,9 +1,10 @@
-"""One load of a page: when each resource is requested. No I/O, no clock.
+"""One load of a page: requests each resource at its time. No I/O, no clock.
 
 Resources named in the document are requested in order as its bytes arrive, as by a preload scanner. The page's
-specification has the other dependencies (`after`), which are tested against Chromium. Such a resource is requested once
-the resource that names it is complete and, for a script, has run. A script runs once the document, the scripts before
-it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and 4.12.1).
+specification has the other dependencies (`after`), which are tested against Chromium. A resource with such a dependency
+is requested once the resource that names it is complete and, for a script, has run. A script runs once the document,
+the scripts before it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and
+4.12.1).
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class PageFetch:
 
     @property
     def done(self) -> bool:
-        """Whether all requested resources are complete and name no further ones."""
+        """Whether all resources of the page have been requested and all responses are complete."""
         return all(response.ended for response in self.responses.values()) and set(self.responses) >= set(self._specs)
 
     @property
     def complete_s(self) -> float:
-        """Arrival of the page's last byte, on the scale of the core's time, of a load that is done."""
+        """Arrival of the page's last byte, on the scale of the core's time; only for a load that is done."""
         return max(response.ended_s or 0.0 for response in self.responses.values())
 
     def advance(self, now: float) -> None:

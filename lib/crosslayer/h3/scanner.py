@@ -12,7 +12,7 @@ _GZIP = 31
 
 
 class ResourceKind(StrEnum):
-    """Role of a resource in its document, which determines its priority and what waits for it."""
+    """Role of a resource in its document, which determines its priority and which scripts wait for it."""
 
     DOCUMENT = "document"
     STYLE = "style"
@@ -52,7 +52,7 @@ class Scanner(HTMLParser):
     Parameters
     ----------
     encoding
-        Its `content-encoding`: `gzip`, or empty.
+        The document's `content-encoding`: `gzip`, or empty.
     """
 
     def __init__(self, encoding: str = "") -> None:

@@ -1,6 +1,6 @@
 """Packet captures: frames recorded by the kernel, stored as pcapng with the keys that decrypt them.
 
-This package knows nothing of what was measured and does not parse packets.
+This package is independent of the measurements. Apart from a filter on the loopback device, it does not parse packets.
 """
 
 from crosslayer.packets.kept import ABOUT, PACKETS, About, kept_files, of_lines, read_about, read_kept

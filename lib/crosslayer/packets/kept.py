@@ -29,10 +29,10 @@ class About:
     profile: dict[str, Any]
     """The link's profile."""
     table: str = ""
-    """Table of the rows that are the observation; empty for a command."""
+    """Table that contains the observation; empty for a command."""
     clock: str = "wall"
     missing: int = 0
-    """Number of frames that did not fit."""
+    """Number of frames that were not stored because they did not fit."""
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Rows of the observation, by table."""
     server: list[dict[str, Any]] = field(default_factory=list)

@@ -32,7 +32,7 @@ class Frame:
     """Timestamp of the kernel, nanoseconds since the Unix epoch."""
     interface: str
     sent: bool | None
-    """Sent by this end (True) or received (False); None if the file does not say."""
+    """Whether this end sent the frame (True) or received it (False); None if the file has no direction."""
     data: bytes
     """The captured part of the frame."""
     bytes: int
@@ -77,12 +77,12 @@ def read_pcapng(data: bytes, *, where: str) -> PacketCapture:
     data
         Content of the file.
     where
-        Its name, for the error.
+        Name of the file in errors.
 
     Raises
     ------
     PacketsError
-        If it is another kind of file, truncated or inconsistent.
+        If the data is no such file, truncated or inconsistent.
     """
     interfaces: list[str] = []
     frames: list[Frame] = []

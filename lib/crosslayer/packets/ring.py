@@ -1,7 +1,7 @@
 """Capture every frame of a network namespace in a ring buffer shared with the kernel (TPACKET_V2).
 
-While it captures, no code of this process runs. A load of any size fits, unlike in a socket's buffer, whose size is
-limited without root. So the capture does not disturb the measurement.
+A capture runs no code of this process, so it does not disturb the measurement. The ring is large enough for every page
+load. A socket's buffer is not, because its size is limited without root.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLOT_BYTES = 2048
 """Size of a slot: an Ethernet frame and the kernel's header, bytes."""
 _BLOCK_BYTES = 1 << 16
 _HEAD = struct.Struct("=IIIHHII")  # tpacket2_hdr: status, len, snaplen, mac, net, sec, nsec
-_ADDRESS_AT = 32  # its sockaddr_ll follows, aligned to 16 bytes
+_ADDRESS_AT = 32  # a sockaddr_ll follows the header, aligned to 16 bytes
 _ADDRESS = struct.Struct("=HHiHB")
 _LOOPBACK = 772  # ARPHRD_LOOPBACK
 _DNS_PORT = 53
@@ -40,7 +40,7 @@ _KEEP_BYTES = 0xFFFF
 class Ring:
     """A packet socket of the current namespace that stores frames between `start` and `take`.
 
-    On the loopback device it stores only DNS over UDP: the remaining traffic there is control of the browser.
+    On the loopback device it stores only DNS over UDP, because the other traffic there controls the browser.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Ring:
         return frames, int(dropped)
 
     def _taken(self) -> list[Frame] | None:
-        """The frame of the next slot, none if it is not wanted; None if the slot still belongs to the kernel."""
+        """A list of the next slot's frame, empty if it is not stored; None if the slot still belongs to the kernel."""
         slot = self._next * self._slot_bytes
         status, length, kept, link_at, _, seconds, nanoseconds = _HEAD.unpack_from(self._memory, slot)
         if not status & _TO_USER:
@@ -107,9 +107,9 @@ class Ring:
         struct.pack_into("=I", self._memory, slot, _TO_KERNEL)
         self._next = (self._next + 1) % self._slots
         sent = direction == _PACKET_OUTGOING
-        if hardware == _LOOPBACK and (sent or not _is_dns(data)):  # loopback frames are seen twice: sent and received
+        if hardware == _LOOPBACK and (sent or not _is_dns(data)):  # loopback frames appear twice: sent and received
             return []
-        # A named device may be in another namespace, where its index is meaningless here.
+        # A named device may be in another namespace, so its index has no meaning in this one.
         name = self._device or socket.if_indextoname(device)
         return [Frame(seconds * 1_000_000_000 + nanoseconds, name, sent, data, length)]
 

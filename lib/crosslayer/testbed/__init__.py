@@ -2,5 +2,5 @@
 
     client - client bridge ... link ... server bridge - server
 
-Nothing here measures a protocol. Only this package changes namespaces, qdiscs and server processes.
+This package measures no protocol. Except for `box`, only this package changes namespaces and qdiscs.
 """

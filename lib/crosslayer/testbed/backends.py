@@ -39,10 +39,10 @@ class Backend:
     """
 
     def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
-        """Replace the shaping of both directions, stage by stage in the order packets meet them; no stages remove it.
+        """Replace the shaping of both directions; a direction without stages is not shaped.
 
-        A path has as many hops as the link with the most stages needed. Hops that the current link does not need
-        forward packets unchanged.
+        Stages are in the order in which packets pass them. A path has as many hops as the link with the most stages
+        needed. Hops that the current link does not need forward packets unchanged.
         """
         while len(self._hops) < max(len(down), len(up)):
             self._add_hop()
@@ -65,7 +65,7 @@ class Backend:
         raise NotImplementedError
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied` if a program that makes the link has ended. A link in the host's kernel has none."""
+        """Raise `ProcessDied` if a program of the link has ended. netem of the host's kernel needs no program."""
 
     def close(self) -> None:
         """Remove the link; devices of the host's kernel disappear with their namespace."""
@@ -82,7 +82,10 @@ class Netem(Backend):
         self._add_hop()
 
     def _add_hop(self) -> None:
-        """Add a veth pair to the server's bridge, from the client's bridge or from a new one behind the last pair."""
+        """Add a veth pair in front of the server's bridge.
+
+        The first pair starts at the client's bridge. Each further pair starts at a new bridge behind the previous pair.
+        """
         number = len(self._hops)
         client, server = f"wire-client{number or ''}", f"wire-server{number or ''}"
         with namespaces.namespace(network.LINK), IPRoute() as ip:
@@ -173,7 +176,7 @@ class Uml(Backend):
     def _add_hop(self) -> None:
         number = len(self._hops)
         client, server = f"path{number}-client", f"path{number}-server"
-        device, last = self._hops[-1]  # whose second end is always the card that leads to the server
+        device, last = self._hops[-1]  # the last device is always the guest's network card towards the server
         for line in (
             f"link add br{number} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
             f"link add {client} type veth peer name {server}",
@@ -227,7 +230,10 @@ class _UmlKernel(Process):
             )
 
     def read_until(self, mark: str) -> str:
-        """Console output up to the line with a mark; `ProcessDied` if the guest has ended, `TestbedError` if late."""
+        """Return the console output up to the line that contains `mark`.
+
+        Raises `ProcessDied` if the guest has ended, `TestbedError` after `ready_timeout_s`.
+        """
         self._output = ""
         deadline = time.monotonic() + self.ready_timeout_s
         while not (self._output.endswith("\n") and mark in self._output.splitlines()[-1]):
@@ -235,7 +241,7 @@ class _UmlKernel(Process):
             if ready and (received := os.read(self._console, 65536)):
                 self._output += received.decode(errors="replace")
             elif ready:
-                self._process.wait(_POWER_OFF_S)  # its console is closed shortly before the process ends
+                self._process.wait(_POWER_OFF_S)  # the guest's console closes shortly before its process ends
             self.raise_if_dead()
             if time.monotonic() > deadline:
                 raise self.failure(f"{self.name} does not answer")
@@ -246,7 +252,7 @@ class _UmlKernel(Process):
         return self._output.splitlines()
 
     def stop(self) -> None:
-        """Close its input, which makes it power off, and wait until it has ended."""
+        """Close the guest's input, which makes it power off, and wait until it has ended."""
         if not self._stopped:
             assert self._process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
@@ -258,7 +264,7 @@ class _UmlKernel(Process):
 
 
 class _Heartbeat(Process):
-    """Wakes the guest every millisecond, so that no packet waits longer for it."""
+    """A program that wakes the guest every millisecond, so that no packet waits longer."""
 
     name = "the heartbeat of the link"
     fault = TestbedError
@@ -271,16 +277,16 @@ class _Heartbeat(Process):
 
 
 class InlineProgram(Process):
-    """A program between the client's cable and the client's bridge that forwards every packet, in front of any backend.
+    """A program that forwards packets between the client's cable and the client's bridge, with any backend.
 
-    Packets pass it only while it is `engaged`.
+    Packets pass it only between `engage` and `bypass`.
     """
 
     fault = TestbedError
     program: Path
     """File of the program, which gets two packet sockets and a control socket."""
     short_name: str
-    """Distinguishes its devices; at most six letters."""
+    """Prefix of its devices' names; at most six letters."""
 
     def __init__(self) -> None:
         name = self.short_name
@@ -292,7 +298,7 @@ class InlineProgram(Process):
             packet_port(device, f"in-{device}", bridge)
             for device, bridge in zip(devices, (self._own_bridge, self._bridge), strict=True)
         ]
-        for device in devices:  # the client's cable moves between bridges
+        for device in devices:  # bridges learn no addresses, because the client's cable moves between them
             command = [namespaces.tool("ip"), "link", "set", device, "type", "bridge_slave", "learning", "off"]
             subprocess.run(namespaces.command_in(network.LINK, command), check=True)
         control, program_end = socket.socketpair()
@@ -309,7 +315,7 @@ class InlineProgram(Process):
         self._plug_in(self._own_bridge)
 
     def bypass(self) -> None:
-        """Route the client's packets past this program, as if there were none."""
+        """Route the client's packets past this program."""
         self._plug_in(network.bridge_of(network.CLIENT))
 
     def _plug_in(self, bridge: str) -> None:
@@ -335,10 +341,10 @@ class InlineProgram(Process):
 
 
 class TraceReplay(InlineProgram):
-    """Replays traces.
+    """The program that replays a trace; it is the same for both backends.
 
-    The program is the same for both backends. No queueing discipline of the kernel can replay a trace exactly: netem
-    schedules each packet on arrival at the current rate, and a token bucket is refilled at every change.
+    No queueing discipline of the kernel can replay a trace exactly: netem schedules each packet on arrival at the
+    current rate, and a token bucket is refilled at every change.
     """
 
     name = "the trace replay"
@@ -356,18 +362,21 @@ class TraceReplay(InlineProgram):
 
 
 class Middlebox(InlineProgram):
-    """Drops or rejects packets as the faults of a path require; the program is the same in real and in virtual time."""
+    """The program that drops or rejects packets according to the faults of a path, in real and in virtual time."""
 
     name = "the middlebox"
     program = Path(__file__).with_name("middlebox.py")
     short_name = "block"
 
     def block(self, faults: Sequence[PathFault], addresses: Sequence[str] = ()) -> None:
-        """Set the faults, for packets from and to some addresses at the server's end or, without any, to all."""
+        """Set the faults. They apply to packets from and to `addresses` at the server's end; empty: to all packets."""
         self._send(rules=[fault.command(addresses) for fault in faults])
 
     def begin(self, epoch_ns: int) -> None:
-        """Set the begin of the faults' moments, ns since the Unix epoch, and route packets through this program."""
+        """Set the time from which the faults' moments count, and route the client's packets through this program.
+
+        The time is in ns since the Unix epoch.
+        """
         self._send(begin=epoch_ns)
         self.engage()
 
@@ -378,9 +387,9 @@ class Middlebox(InlineProgram):
 
 
 def open_backend(name: str) -> Backend:
-    """Open the backend of a name: `auto` is netem if the kernel has it, otherwise uml; `plain` shapes nothing.
+    """Open the backend `name`: `auto` is netem if the kernel has it, otherwise uml; `plain` shapes nothing.
 
-    Raises `TestbedError` if the backend cannot run; it names what is missing and how to install it.
+    Raises `TestbedError` if the backend cannot run. The error names the missing part and how to install it.
     """
     if name == "plain":
         return Plain()
@@ -400,8 +409,8 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
     """Files of the `uml` backend: kernel, its version, the modules in load order, and the guest's init.
 
     `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_UML_LINK` the init. The kernel of
-    `make guest` is used if there is no other, or if the processor has AMX, where Debian's crashes. It needs no modules.
-    `TestbedError` or `ResourceError` names the missing part and the package that contains it.
+    `make guest`, which needs no modules, is used if no other is installed. It is also used if the processor has AMX,
+    because Debian's kernel crashes there. `TestbedError` or `ResourceError` names the missing part and its package.
     """
     init = resources.locate("uml-link").path
     kernel_setting = os.environ.get("CROSSLAYER_UML")
@@ -457,7 +466,7 @@ def _real(name: str) -> str:
 
 
 def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> None:
-    """Create a veth pair that is up, with its ends attached to bridges."""
+    """Create a veth pair, attach its ends to the bridges given for them, and set it up."""
     ip.link("add", ifname=first, kind="veth", peer={"ifname": second})
     for end in (first, second):
         network.real_packets(end)
@@ -471,8 +480,8 @@ def packet_port(outer: str, inner: str, bridge: str) -> int:
     """A packet socket, attached to a bridge, that a program uses as its network card.
 
     The socket is bound to one end of a veth pair; the other end is a port of the bridge. Unlike a TAP device it needs
-    no device file, which some machines do not let ordinary users open. The socket does not receive what the program
-    itself sends.
+    no device file, which some machines do not let ordinary users open. The socket does not receive packets
+    that the program itself sends.
     """
     with namespaces.namespace(network.LINK), IPRoute() as ip:
         _veth(ip, outer, inner, {outer: bridge})

@@ -48,14 +48,14 @@ class Bind(Process):
     def start(
         cls, spawn: Spawn, *, folder: Path, origin: str, zone: str, certificates: Certificates | None = None
     ) -> Self:
-        """Start BIND with one zone and wait until it answers for it.
+        """Start BIND with one zone and wait until it has loaded the zone.
 
         Parameters
         ----------
         spawn
             Starts a program at the far end.
         folder
-            Private folder for its configuration, the zone and the log.
+            Private folder for BIND's configuration, zone and log.
         zone
             Text of the zone file (RFC 1035, section 5).
         certificates
@@ -64,14 +64,14 @@ class Bind(Process):
         Raises
         ------
         BindError
-            If BIND is missing, its port is in use, or it refuses the zone; the message contains BIND's own log lines.
+            If BIND is missing, its port is in use, or it refuses the zone; the message contains BIND's log lines.
         """
         named = find_named()
         zone_file, configuration = folder / "zone", folder / "named.conf"
         with cls.writing(folder):
             zone_file.write_text(zone, encoding="utf-8")
             configuration.write_text(bind_configuration(folder, origin, zone_file, certificates), encoding="utf-8")
-            # A copy: at the program's usual path AppArmor restricts it to its usual folders.
+            # Run a copy: at the program's usual path, AppArmor restricts it to its usual folders.
             program = shutil.copy2(named, folder / "named")
         bind = cls(spawn, [str(program), *bind_arguments(configuration)], folder / "named.log", cwd=folder)
         try:
@@ -82,11 +82,11 @@ class Bind(Process):
         return bind
 
     def output(self) -> list[str]:
-        """Lines of its log so far, without date and time."""
+        """Lines of BIND's log so far, without date and time."""
         return [line.split(" ", 2)[-1] for line in super().output()]
 
     def _check(self, origin: str) -> None:
-        """Stop BIND and raise `BindError` if its log shows that it serves nothing."""
+        """Stop BIND and raise `BindError` if its log shows that a port or the zone has failed."""
         lines = self.output()
         in_use = [line for line in lines if "address in use" in line or ("interface" in line and "failed" in line)]
         of_zone = [line for line in lines if f"zone {origin}/IN:" in line and "loaded serial" not in line]

@@ -1,6 +1,6 @@
 """Certificates of one run: a CA and one P-256 leaf with every name and address of the server.
 
-They are valid for the run only: the keys lie in its private folder, and only the run's programs trust the CA.
+They are useful only in this run: its private folder contains the keys, and only its programs trust the CA.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Certificates:
         ----------
         message_bytes
             Exact size of the TLS 1.3 Certificate message (RFC 8446, section 4.4.2), reached by a filler extension; 0
-            for a leaf without one.
+            for a leaf without the extension.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Authority:
         )
 
     def pem(self) -> bytes:
-        """Its certificate."""
+        """Certificate of the CA, PEM."""
         return self.certificate.public_bytes(Encoding.PEM)
 
 
@@ -108,9 +108,9 @@ def make_certificates(
 ) -> Certificates:
     """Create a leaf certificate for names and addresses, in an existing private folder.
 
-    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes` enlarges it, see
-    `Certificates.issue`. `authority` is the CA, a new one by default. `age` is the time since the leaf became valid; it
-    expires after 30 days.
+    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes` enlarges the
+    leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. `age` is the time since the leaf became
+    valid; it expires after 30 days.
     """
     authority = authority or Authority()
     now = datetime.now(UTC) - age
@@ -180,5 +180,5 @@ def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False) 
 
 
 def _write(path: Path, content: bytes) -> None:
-    path.touch(mode=0o600)  # with the restricted mode before there is any content
+    path.touch(mode=0o600)  # restrict access before the content is written
     path.write_bytes(content)

@@ -67,11 +67,11 @@ class LinkCheck(Effects):
     configured_down_delay_ms: float
     configured_up_delay_ms: float
     verdict: str
-    """`pass`, or what is out of tolerance."""
+    """`pass`, or the deviations beyond their tolerances."""
 
     @property
     def passed(self) -> bool:
-        """Whether the link is what its profile says."""
+        """Whether the link matches its profile."""
         return self.verdict == "pass"
 
 
@@ -197,10 +197,10 @@ class Prober:
         return sent, arrived
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
-        """Delay that a queue adds to small packets of other flows while it is offered twice its rate, ms.
+        """Delay that a queue adds to small packets of other flows while its load is twice its rate, ms.
 
-        Median over the last fifth of the load, which lasts until a FIFO is full. None if all of those packets were
-        lost.
+        Median over the last fifth of the load, which lasts until a FIFO is full. None if all small packets before the
+        load, or all in that last fifth, were lost.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -241,7 +241,7 @@ class Prober:
 
         `direction` is `down` or `up`. The rate is None if too few frames arrived.
 
-        The train is offered faster than the nominal rate, so the spacing at its end is the link's own (packet-pair
+        The train is sent faster than the nominal rate, so the link alone determines the spacing at its end (packet-pair
         dispersion). The median of slopes over half the train ignores single stalls of the host.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
@@ -289,10 +289,11 @@ def check(
     rates: bool,
     playing: Playing | None = None,
 ) -> LinkCheck:
-    """Measure the link and compare it with its profile. `rates` includes rates (up to 0.5 s each on slow links).
+    """Measure the link and compare it with its profile.
 
-    `delays_ms` are the configured netem delays, towards client and server. `playing` is the trace of the link, if it
-    has one. The trace is measured last, while it plays; all else is measured without it.
+    Without `rates`, only the idle RTT is measured; a rate takes up to 0.5 s on slow links. `delays_ms` are the
+    configured netem delays, towards client and server. `playing` is the trace of the link, if it has one. The trace is
+    measured last, while it plays. All other values are measured without it.
     """
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
@@ -342,12 +343,15 @@ def check(
 
 
 def _train_fits(profile: Profile) -> bool:
-    """Whether the queue can hold the surplus of a train over the link's rate, so that none of it may be lost."""
+    """Whether the queue can hold the part of a train that exceeds the link's rate, so that no frame may be lost."""
     return _TRAIN_FRAMES[1] * (1 - 1 / _TRAIN_PACE) < profile.queue_packets
 
 
 def tolerance_ms(profile: Profile) -> float:
-    """Tolerance of the idle RTT, ms: 1 % of the profile's or 0.15 ms, plus three standard errors of its jitter."""
+    """Tolerance of the idle RTT, ms.
+
+    The larger of 1 % of the profile's RTT and 0.15 ms, plus three standard errors of its jitter. Without shaping, 1 ms.
+    """
     jitter = 3 * profile.jitter_ms * math.sqrt(2 / PROBES)
     if not profile.shaped:
         return 1.0  # no link: the delay of the testbed itself
@@ -387,9 +391,9 @@ def calibrated_delays(
     """The netem delays, towards client and server, with which the measured idle RTT is the profile's, ms.
 
     The path's own delay (bridges, guest, serialisation of the small probe) is subtracted in equal halves. A measurement
-    is repeated if the host disturbed it, i.e. its interquartile range exceeds the tolerance. So a stall is not
-    calibrated into the link. A correction larger than any path's delay is attributed to the host and left for the check
-    to report. `apply` configures the link. `TestbedError` if no probe comes back.
+    is repeated if the host disturbed it, i.e. its interquartile range exceeds the tolerance. So a stall does not change
+    the link's delay. Corrections are limited to the largest delay of any path (`_PATH_MS`). A larger deviation comes
+    from the host, and the check reports it. `apply` configures the link. `TestbedError` if no probe comes back.
     """
     rates = [rate for rate in (profile.download_mbit, profile.upload_mbit) if rate]
     least = max(0.0, profile.rtt_ms - _PATH_MS - sum(_PROBE_BYTES * 8e-3 / rate for rate in rates)) / 2
@@ -406,7 +410,10 @@ def calibrated_delays(
 
 
 def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
-    """Median idle RTT, ms, of the first measurement whose spread is within tolerance, or of the least spread one."""
+    """Median idle RTT, ms, of the first measurement with a spread within tolerance, or of that with the least spread.
+
+    Raises `TestbedError` if no packet crosses the link.
+    """
     tightest: tuple[float, float] | None = None
     for _attempt in range(_CALIBRATION_ATTEMPTS):
         samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
@@ -439,7 +446,7 @@ def _loading(direction: str) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
 
 
 def _arrivals(receiver: socket.socket, series: int, longest_ms: float | None) -> Iterator[tuple[int, int]]:
-    """Number and arrival time, ns, of each probe of a series, until none has arrived for `_WAIT_S`."""
+    """Number and arrival time, ns, of each probe of a series, until none arrives for `_WAIT_S` + `longest_ms`."""
     receiver.settimeout(_WAIT_S + (longest_ms or 0) / 1e3)
     while True:
         try:

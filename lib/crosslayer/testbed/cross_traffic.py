@@ -1,8 +1,8 @@
-"""The two ends of cross-traffic, run as a file of its own: it imports only the standard library.
+"""The two ends of cross-traffic. The program is a file of its own and imports only the standard library.
 
 `cross_traffic.py receive tcp|udp ADDRESS` prints its port. At the end of its input it prints the payload bytes received
 and the time since the first byte, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT` sends until it is killed; TCP
-has no rate limit and uses CUBIC.
+has no rate limit and uses CUBIC, or Reno if the kernel lacks CUBIC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 _CHUNK_BYTES = 1 << 16
 _DATAGRAM_BYTES = 1200
 _FILLS_QUEUES = (b"cubic", b"reno")
-"""Loss-based algorithms, of which the first available is used. BBR, some machines' default, leaves queues empty."""
+"""Loss-based congestion controls; the first available one is used. BBR, some machines' default, keeps queues empty."""
 _KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 

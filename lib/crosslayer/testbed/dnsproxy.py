@@ -1,8 +1,8 @@
 """AdGuard's dnsproxy at either end of the link, as in Batenburg (Twente 2022): arguments, start and version.
 
-At the far end it answers over every transport and forwards to BIND. At the near end, one instance per transport takes
-cleartext queries. It reports nothing about single queries, but its sockets show whether a connection was kept: see
-`Dnsproxy.sockets`.
+At the far end it answers over every transport and forwards to BIND. At the near end, one instance per transport accepts
+cleartext queries. dnsproxy reports nothing about single queries, but its sockets show whether a connection was kept
+(`Dnsproxy.sockets`).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def find_dnsproxy() -> str:
 
 
 def dnsproxy_version() -> str:
-    """The version it prints, e.g. `dnsproxy version v0.78.2`."""
+    """Version that dnsproxy prints, e.g. `dnsproxy version v0.78.2`."""
     result = subprocess.run([find_dnsproxy(), "--version"], capture_output=True, text=True, check=False)
     return " ".join((result.stdout or result.stderr).split())
 
 
 def far_end(address: str, upstream: tuple[str, int], certificates: Certificates) -> list[str]:
-    """Arguments of a dnsproxy that answers on an address over every transport and sends cleartext to `upstream`."""
+    """Arguments of a dnsproxy that answers over every transport on `address` and sends cleartext to `upstream`."""
     ports = ["--port=53", "--tls-port=853", "--https-port=443", "--quic-port=853", "--http3"]
     keys = [f"--tls-crt={certificates.certificate_file}", f"--tls-key={certificates.key_file}"]
     return [f"--listen={address}", *ports, *keys, f"--upstream={upstream[0]}:{upstream[1]}"]
@@ -67,9 +67,9 @@ class Dnsproxy(Process):
 
     @classmethod
     def start(cls, spawn: Spawn, arguments: list[str], log: Path, *, ca_file: Path | None = None) -> Self:
-        """Start it with the arguments of `far_end` or `near_end`; call `wait_until` to wait until it answers.
+        """Start dnsproxy with the arguments of `far_end` or `near_end`; call `wait_until` to wait until it answers.
 
-        `ca_file` is the CA that verifies its upstream's certificate. `DnsproxyError` if the program is missing or its
+        `ca_file` is the CA of its upstream's certificate. `DnsproxyError` if the program is missing or its
         log cannot be written.
         """
         program = find_dnsproxy()
@@ -77,9 +77,10 @@ class Dnsproxy(Process):
         return cls(spawn, [program, *arguments], log, env=os.environ | trusted)
 
     def sockets(self) -> frozenset[str]:
-        """Inodes of its sockets towards the upstream (proc(5)): two equal results saw the same connections.
+        """Inodes of its sockets towards the upstream (proc(5)).
 
-        Listening sockets and sockets of port 53 are excluded.
+        If two calls return the same inodes, the connections are the same. Listening sockets and sockets of port 53 are
+        excluded.
         """
         proc = Path(f"/proc/{self.pid}")
         own = set()

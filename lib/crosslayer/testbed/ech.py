@@ -33,8 +33,8 @@ class EchKey:
         Parameters
         ----------
         public_name
-            The name in the unencrypted hello. The server's certificate must have it: otherwise no client accepts the
-            server's statement that the key has changed.
+            The name in the unencrypted hello. The server's certificate must contain it. Otherwise clients reject the
+            new key that the server sends if the client's key is outdated.
         number
             `config_id`, 0 to 255.
         """

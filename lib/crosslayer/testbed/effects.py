@@ -1,7 +1,7 @@
-"""Verification of loss, jitter and queue of the link: what is measured before use, and its tolerance.
+"""Verification of a link's loss, jitter and queues: measurements and tolerances.
 
-A fault is a deviation with a probability of about one in ten thousand, so single checks can be short. All checks of a
-campaign together are more precise; `link_checks` has their counts.
+A deviation is a fault if it occurs by chance in about one of ten thousand checks, so single checks can be short. All
+checks of a campaign together are more precise; `link_checks` has their counts.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from typing import Protocol
 from crosslayer.links import FRAME_BYTES, Profile, Queue
 
 LOSS_PROBES = (500, 4000)
-"""Minimum and maximum number of loss probes; one check cannot tell a loss below 0.5 % from none."""
+"""Minimum and maximum number of loss probes; one check cannot distinguish a loss below 0.5 % from none."""
 JITTER_PROBES = 200
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of the one-way delay quantiles that a check stores."""
 MANAGED_MS = 10.0
-"""Delay that a managed queue may add to packets of other flows, ms, besides the frames that are leaving."""
+"""Delay that a managed queue may add to packets of other flows, ms, not counting the frames being sent."""
 _SIGMAS = 4.0
 _SKEW = 3
-"""Additional packets of tolerance: small counts are skewed and lie farther above their mean."""
+"""Additional tolerance above the mean, packets, because the distribution of small counts is skewed."""
 _KOLMOGOROV = 2.2
-"""About one sample in ten thousand is farther from its distribution than this, divided by the root of its size."""
+"""Limit of the Kolmogorov-Smirnov distance times the root of the sample size.
+
+About one sample in ten thousand exceeds it by chance.
+"""
 _FEW_BURSTS = 5
 _FRAMES_LEAVING = 3
 _QUEUE_TOLERANCE = 0.1
@@ -35,7 +38,7 @@ _TABLE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Fate of a series of small packets that the far end echoed, by packet number."""
+    """Delays and losses of a series of small packets that the far end echoed, by packet number."""
 
     sent: int
     up_ms: Mapping[int, float]
@@ -88,7 +91,7 @@ class Effects:
     lost_down: int | None = None
     lost_up: int | None = None
     bursts_down: int | None = None
-    """Runs of lost packets."""
+    """Number of runs of lost packets."""
     bursts_up: int | None = None
     delay_quantiles_down_ms: tuple[float, ...] | None = None
     """One-way delay quantiles at `LEVELS`, ms."""
@@ -99,20 +102,20 @@ class Effects:
     trace_offset_ms: float | None = None
     """Offset in the trace at which the link starts, ms."""
     trace_late_down_ms: float | None = None
-    """99th percentile of the delay of packets beyond their time in the trace, ms."""
+    """99th percentile of the packets' delay beyond their departure time in the trace, ms."""
     trace_late_up_ms: float | None = None
     cross_mbit: float | None = None
     """Payload rate of the cross-traffic during the round, Mbit/s."""
     nominal_faults: str | None = None
-    """Faults of the path, `;` between them."""
+    """Faults of the path, separated by `; `."""
     fault_probes: int | None = None
     """Packets sent that the faults must block."""
     fault_probes_passed: int | None = None
-    """Number of these that crossed the link."""
+    """Number of these packets that crossed the link."""
 
 
 def spacing_s(profile: Profile, least_s: float) -> float:
-    """Interval between small packets such that none waits for the one before it, seconds."""
+    """Interval between small packets at which no packet waits for the previous one, seconds; at least `least_s`."""
     if not profile.jitter_ms or profile.jitter_reorders:
         return least_s
     return max(least_s, (profile.quantile_ms(1) - profile.quantile_ms(0)) / 1e3)
@@ -121,7 +124,7 @@ def spacing_s(profile: Profile, least_s: float) -> float:
 def measure_effects(
     prober: Probing, profile: Profile, delays_ms: tuple[float, float], interval_s: float
 ) -> tuple[Effects, list[str]]:
-    """Measure every effect that the profile has; returns the measured effects and the faults.
+    """Measure the loss, jitter and queues that the profile has; returns the effects and the faults.
 
     Parameters
     ----------
@@ -163,7 +166,7 @@ def quantiles(delays: Sequence[float]) -> tuple[float, ...]:
 
 
 def loss_probes(profile: Profile) -> int:
-    """Number of packets after which a link without loss deviates from the profile by more than chance."""
+    """Number of packets after which a link without loss deviates significantly from the profile, within limits."""
     share = profile.loss_percent / 100
     enough = (1.1 * _SIGMAS * loss_deviation(profile, 1) / share) ** 2
     return max(LOSS_PROBES[0], min(LOSS_PROBES[1], math.ceil(enough)))
@@ -196,10 +199,13 @@ def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: st
 
 
 def jitter_faults(profile: Profile, delay_ms: float, delays: Sequence[float], where: str) -> Iterator[str]:
-    """Faults of the one-way delays, in ascending order, by their Kolmogorov-Smirnov distance from the profile."""
+    """Faults of the one-way delays, by their Kolmogorov-Smirnov distance from the profile's distribution.
+
+    `delays` are in ascending order, ms.
+    """
     table = [max(0.0, delay_ms + profile.quantile_ms((index + 0.5) / _TABLE)) for index in range(_TABLE)]
     size = len(delays)
-    # Bridges and the packet's own serialisation add a constant: use the one with which both agree best.
+    # Bridges and the packet's serialisation add a constant: subtract the one with which both distributions agree best.
     cuts = statistics.quantiles(table, n=100, method="inclusive")
     paths_ms = [own - cuts[round(level * 100) - 1] for level, own in zip(LEVELS, quantiles(delays), strict=True)]
     farthest = min(_distance(table, [delay - path_ms for delay in delays]) for path_ms in paths_ms)

@@ -1,4 +1,4 @@
-"""The error of this package, in a module of its own so that every module can import it."""
+"""The errors of this package, in a module of its own so that every module can import it."""
 
 from crosslayer.errors import CrosslayerError
 

@@ -16,7 +16,7 @@ from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 
 PROBES = 5
-"""Packets that a fault must block, and as many that it must not, in each check."""
+"""Number of packets of each check that a fault must block, and number of those that it must not block."""
 _RING_FRAMES = 512
 _WAIT_S = 0.1
 _LATER_NS = 3_600_000_000_000
@@ -24,20 +24,20 @@ _OTHER_PORT_OFFSET = 1
 _OTHER_VERSION = 0x1A2A3A4A
 _ETHERNET_BYTES, _IP_BYTES, _IPV6_BYTES = 14, 20, 40
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = b"\x08\x00", b"\x86\xdd"
-_IPV6_RECVERR = 25  # from <linux/in6.h>; without it the kernel keeps ICMPv6 errors of UDP to itself
+_IPV6_RECVERR = 25  # from <linux/in6.h>; without it the kernel reports no ICMPv6 errors of UDP sockets
 _REFUSED = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """A packet to send, and whether it crossed the link and how the path answered."""
+    """A packet to send."""
 
     transport: str
     """udp, syn or hello."""
     port: int
     payload: bytes = b""
     address: str = ""
-    """Where it is sent; empty for the address that is verified."""
+    """Destination; empty for the address given to `verify`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class FaultCounts:
     probes: int
     """Probes sent that a fault must block."""
     passed: int
-    """Number of these that crossed the link."""
+    """Number of these probes that crossed the link."""
     deviations: tuple[str, ...]
-    """Deviations from the faults that were set; empty if the path is as it should be."""
+    """Differences between the faults that were set and the path's behaviour; empty if there are none."""
 
 
 def verify(
@@ -59,7 +59,7 @@ def verify(
     address: str = network.SERVER_ADDRESS,
     addresses: Sequence[str] = (),
 ) -> FaultCounts:
-    """Send probes through the middlebox with each fault alone, and leave all faults set.
+    """Send probes through the middlebox for one fault at a time; afterwards all faults are set.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def verify(
 
 
 def _probes(fault: PathFault, addresses: Sequence[str]) -> tuple[_Probe, _Probe]:
-    """A packet that a fault must block, and a similar one that it must not; `addresses` as in `verify`."""
+    """A packet that a fault must block, and a similar one that it must not block; `addresses` as in `verify`."""
     port = fault.port or 443
     match fault.selector:
         case "udp":
@@ -122,12 +122,12 @@ def _probes(fault: PathFault, addresses: Sequence[str]) -> tuple[_Probe, _Probe]
 
 
 def _quic(kind: int, version: int, size: int) -> bytes:
-    """The start of a QUIC packet with a long header, in a datagram of a size; no server can decrypt it."""
+    """A datagram of `size` bytes that starts with a QUIC long header; no server can decrypt it."""
     return (bytes([0xC0 | kind << 4]) + struct.pack("!I", version) + b"\x08crosslay\0\0").ljust(size, b"\0")
 
 
 def _hello(name: str, *, ech: bool) -> bytes:
-    """A TLS ClientHello with a server name and, with `ech`, an extension of Encrypted Client Hello, as a record."""
+    """A TLS record of a ClientHello with a server name and, with `ech`, the extension of Encrypted Client Hello."""
     host = name.encode("ascii")
     server_name = struct.pack("!HBH", len(host) + 3, 0, len(host)) + host
     extensions = struct.pack("!HH", 0, len(server_name)) + server_name
@@ -139,7 +139,7 @@ def _hello(name: str, *, ech: bool) -> bytes:
 
 
 def _send(probe: _Probe, address: str, rtt_ms: float) -> tuple[int, int]:
-    """Send a probe several times; returns how many crossed the link, and how many the path answered."""
+    """Send a probe `PROBES` times; returns how many crossed the link, and how many the path answered."""
     address = probe.address or address
     family, own_address = (
         (socket.AF_INET6, network.CLIENT_ADDRESS6) if ":" in address else (socket.AF_INET, network.CLIENT_ADDRESS)
@@ -173,7 +173,7 @@ def _send(probe: _Probe, address: str, rtt_ms: float) -> tuple[int, int]:
 
 
 def _answered(end: socket.socket, probe: _Probe) -> bool:
-    """Whether the path refused or answered a probe itself, rather than the server."""
+    """Whether the path, not the server, refused or answered a probe."""
     fault = end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if fault:
         return fault in _REFUSED
@@ -190,7 +190,7 @@ def _answered(end: socket.socket, probe: _Probe) -> bool:
 
 @contextmanager
 def _server_frames() -> Iterator[list[tuple[int, int]]]:
-    """Source port and length of each frame that arrives at the server's end during the block, once it has ended."""
+    """Yield a list, filled after the block: source port and length of each frame that arrived at the server's end."""
     frames: list[tuple[int, int]] = []
     with namespaces.namespace(network.SERVER):
         ring = Ring("eth0", frames=_RING_FRAMES)

@@ -1,11 +1,11 @@
 """Wakes a User-Mode Linux guest that may have gone to sleep with a packet pending.
 
-Run as a file of its own; it imports only the standard library: `heartbeat.py PIDFD`, an inherited file descriptor of
-the guest's process. It ends with the guest.
+The program is a file of its own and imports only the standard library. `heartbeat.py PIDFD` receives an inherited file
+descriptor of the guest's process. It ends with the guest.
 
 The guest receives SIGIO for a packet. If the signal arrives between the guest's last check for work and its sleep, the
-packet waits for the next timer. That can take a whole one-way delay. `os_idle_sleep` of Linux 6.1 blocks SIGALRM there,
-but no other signal. So this program sends SIGIO every millisecond, with or without a packet.
+packet waits for the next timer. That can take a whole one-way delay. `os_idle_sleep` of Linux 6.1 blocks SIGALRM in
+this interval, but no other signal. So this program sends SIGIO every millisecond, with or without a packet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A resolver at its own distance behind the link, whose answers take as long as those of a measured one."""
+"""A resolver behind the link whose RTT and answer times are those of a measured resolver."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class MeasuredTimes:
     """Measured times of a resolver, ms."""
 
     resolver: str
-    """Its name, and where it was measured from."""
+    """Name of the resolver, and its vantage point."""
     rtts_ms: tuple[float, ...]
     """RTT of its path."""
     hits_ms: tuple[float, ...]
-    """What answers from its cache took beyond the RTT."""
+    """Times of answers from its cache, without the RTT."""
     misses_ms: tuple[float, ...]
-    """The same of answers to names that were not in its cache."""
+    """Times of answers to names that were not in its cache, without the RTT."""
 
     def drawn_rtt_ms(self, seed: str) -> float:
         """One of the RTTs, drawn by a seed."""
         return random.Random(seed).choice(self.rtts_ms)
 
     def check_link(self, link: str, rtt_ms: float) -> None:
-        """Raise `LinkError` for a link with a larger RTT than the resolver has: it is behind that link."""
+        """Raise `LinkError` if the link's RTT exceeds the resolver's smallest RTT: the resolver is behind the link."""
         nearest_ms = min(self.rtts_ms)
         if nearest_ms < rtt_ms:
             raise LinkError(
@@ -51,18 +51,18 @@ class MeasuredTimes:
 
 
 class LikeResolver:
-    """The running resolver, at the far end of the testbed's link. A context manager that removes it.
+    """The running resolver at the far end of the testbed's link. A context manager that removes it.
 
-    An answer's own time is drawn for each query from the measured ones. The RTT is set by `set_rtt`.
+    For each query, the time of its answer is drawn from the measured times. `set_rtt` sets the RTT.
 
     Parameters
     ----------
     times
-        What was measured.
+        Measured times of the resolver.
     addresses
         IPv4 address of each host name that exists.
     folder
-        Private folder of its files.
+        Private folder of the resolver's files.
     congestion_control
         TCP algorithm; None keeps the machine's default.
     seed
@@ -73,7 +73,7 @@ class LikeResolver:
     Raises
     ------
     TestbedError
-        If it does not start.
+        If the resolver does not start.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class LikeResolver:
         self._stack.close()
 
     def set_rtt(self, rtt_ms: float, link_rtt_ms: float) -> None:
-        """Set the RTT between client and resolver: what the link lacks of it is added on the resolver's cable, ms."""
+        """Set the RTT between client and resolver, ms. The resolver's cable delays packets by the difference."""
         half_us = max(0.0, rtt_ms - link_rtt_ms) * 500
         for namespace, device in ((network.LINK, f"to-{self._host}"), (self._host, "eth0")):
             tc = [namespaces.tool("tc"), "qdisc", "replace", "dev", device, "root"]

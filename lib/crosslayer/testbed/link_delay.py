@@ -1,8 +1,9 @@
 """Additional delay of the emulated link during an observation, measured at both of its ends with one clock.
 
 Each packet is captured where it enters and where it leaves the link. netem's rule (Linux, `sch_netem.c`) gives the
-expected departure: the delay after its arrival or after the previous packet's departure, whichever is later, plus its
-transmission time. Any further delay comes from the emulation: a process that must wake up, or a busy processor.
+expected departure. It is the packet's transmission time after the later of two times: the packet's arrival plus the
+delay, and the previous packet's departure. Any further delay comes from the emulation: a process that must wake up, or
+a busy processor.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from crosslayer.vocabulary import Direction
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
 """More slots than the largest page has packets, and enough bytes to identify each packet."""
 _STEP_MS = 1.0
-"""If the clock's offset changes by more during an observation, the clock was set, and timestamps are unusable."""
+"""If the clock's offset changes by more during an observation, the clock was set and the timestamps are unusable."""
 _PORTS = {Direction.UP: (network.CLIENT, network.SERVER), Direction.DOWN: (network.SERVER, network.CLIENT)}
 """Sides at which packets of a direction enter and leave the link."""
 
@@ -36,7 +37,7 @@ class NetemRule:
 
 @dataclass(frozen=True, slots=True)
 class ExtraDelay:
-    """Delay beyond netem's rule of the packets of one direction, ms."""
+    """Delay of one direction's packets beyond netem's rule, ms."""
 
     direction: Direction
     packets: int
@@ -67,7 +68,7 @@ class DelayMeter:
             ring.start()
 
     def extra_delays_ms(self, down: NetemRule, up: NetemRule) -> list[ExtraDelay]:
-        """Stop capturing; returns the delay since `start` beyond netem's rules, per direction.
+        """Stop capturing; returns the delay beyond netem's rules of the packets since `start`, per direction.
 
         Directions without packets are omitted. The list is empty if a ring overflowed or the clock was set.
         """
@@ -88,7 +89,7 @@ class DelayMeter:
 
 
 def _clock_offset_ms() -> float:
-    """Offset of the clock of the timestamps from a clock that is never set, ms."""
+    """Offset of the timestamps' clock from the monotonic clock, ms."""
     return (time.time_ns() - time.monotonic_ns()) / 1e6
 
 
@@ -98,7 +99,7 @@ def extra_delays_ms(entered: Sequence[Frame], departed: Sequence[Frame], rule: N
     Parameters
     ----------
     entered, departed
-        Frames of one direction with the times of one clock, each in time order.
+        Frames of one direction in time order, with times of the same clock.
     rule
         netem's parameters; packets stay in order, without loss or jitter.
     """

@@ -1,12 +1,13 @@
 """A middlebox: forwards the packets of both directions, except those that its rules drop, reject or answer.
 
-Run as a file of its own; it imports only the standard library: `middlebox.py NEAR FAR`, two inherited packet sockets,
-the first towards the client. Standard input is a control socket. Each command is a line of JSON, answered by a line:
-{"rules": [...]} sets the rules (`PathFault.command`), {"begin": NS} the time from which their moments count, ns since
-the Unix epoch, {"count": true} returns how many packets each rule has matched since it was set.
+The program is a file of its own and imports only the standard library. `middlebox.py NEAR FAR` receives two inherited
+packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON:
+{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the time from which their moments count, ns
+since the Unix epoch. The answer to every command is a line with the number of packets that each rule has matched since
+it was set; {"count": true} only requests this answer.
 
-Rules apply to UDP and TCP over IPv4 without options and IPv6 without extension headers; those of `ipv6` to every IPv6
-packet. QUIC packets are recognised by the first long header of a datagram.
+Rules apply to UDP and TCP over IPv4 without options and over IPv6 without extension headers. Rules with the selector
+`ipv6` apply to every IPv6 packet. QUIC packets are recognised by the first long header of a datagram.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PORT_UNREACHABLE = bytes([3, 3])
 _PORT_UNREACHABLE6, _NO_ROUTE6 = bytes([1, 4]), bytes([1, 0])
 _ICMPV6_QUOTED_BYTES = 1232
 _FIRST_ICMPV6_REQUEST = b"\x80"
-"""Types below it are errors."""
+"""ICMPv6 types below this one are errors (RFC 4443, section 2.1)."""
 _QUIC_INITIAL, _QUIC_0RTT = 0, 1
 _QUIC_V2 = 0x6B3343CF
 _HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
@@ -46,7 +47,7 @@ _HELLO_MOST_BYTES = 1 << 14
 
 @dataclass(slots=True)
 class Segment:
-    """An IP packet with UDP or TCP, or an IPv6 packet with anything else, whose ports are 0."""
+    """An IP packet with UDP or TCP, or an IPv6 packet with another payload; the latter has ports 0."""
 
     frame: bytes
     to_server: bool
@@ -62,7 +63,7 @@ class Segment:
 
     @property
     def flow(self) -> tuple[str, int, int]:
-        """The connection of a segment of TCP."""
+        """Key of a TCP segment's connection: server address, server port and client port."""
         return self.server, self.server_port, self.client_port
 
     @property
@@ -72,12 +73,12 @@ class Segment:
 
     @property
     def addresses(self) -> tuple[bytes, bytes]:
-        """Source and destination."""
+        """Source and destination address."""
         return (self.frame[22:38], self.frame[38:54]) if self.ipv6 else (self.frame[26:30], self.frame[30:34])
 
 
 def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
-    """Read a frame; None unless it carries IPv6, or UDP or TCP, unfragmented, over IPv4 without options."""
+    """Parse a frame; None unless it carries IPv6, or unfragmented UDP or TCP over IPv4 without options."""
     if len(frame) < _ETHERNET_BYTES + _IP_BYTES + 8:
         return None
     if frame[12:14] == _ETHERTYPE_IPV4 and frame[14] == 0x45:
@@ -118,7 +119,7 @@ def long_header(payload: bytes) -> tuple[int, int] | None:
 
 
 def hello_with_ech(stream: bytes) -> str | None:
-    """Server name of a TLS ClientHello that has the ECH extension; None without ECH, or while it is incomplete."""
+    """Server name of a TLS ClientHello with the ECH extension; None without ECH or for an incomplete ClientHello."""
     if len(stream) < 9 or stream[0] != _HANDSHAKE_RECORD or stream[5] != _CLIENT_HELLO:
         return None
     hello, position = b"", 0
@@ -146,7 +147,7 @@ def hello_with_ech(stream: bytes) -> str | None:
 
 
 class BlockRule:
-    """One rule: which packets it matches."""
+    """One rule, which selects packets, and the number of packets that it has matched."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -155,7 +156,7 @@ class BlockRule:
         self._blocked: set[tuple[str, int, int]] = set()
 
     def matches(self, segment: Segment, since_begin_ns: int) -> bool:
-        """Whether the rule applies to a packet so many ns after the begin; it is counted then."""
+        """Whether the rule applies to a packet that arrives `since_begin_ns` after the begin; counts such packets."""
         if since_begin_ns < self.values["after_ns"]:
             return False
         if self.values["addresses"] and segment.server not in self.values["addresses"]:
@@ -190,7 +191,7 @@ class BlockRule:
         return kind == _QUIC_INITIAL and len(segment.payload) >= self.values["least_bytes"]
 
     def _has_ech(self, segment: Segment) -> bool:
-        """Whether a segment completes a ClientHello with ECH, or belongs to a connection that had one."""
+        """Whether a segment completes a ClientHello with ECH, or belongs to a connection that has sent one."""
         flow = segment.flow
         if segment.flags & _SYN:
             self._blocked.discard(flow)
@@ -212,7 +213,7 @@ class BlockRule:
 
 
 def reply(segment: Segment, action: str, selector: str) -> bytes | None:
-    """The frame that the middlebox sends to the client instead of forwarding a packet; None for nothing."""
+    """The frame that the middlebox sends to the client instead of forwarding a packet; None if it sends nothing."""
     if action == "drop" or not segment.to_server:
         return None
     if action == "truncate":
@@ -229,7 +230,7 @@ def reply(segment: Segment, action: str, selector: str) -> bytes | None:
 
 
 def _is_icmpv6_error(segment: Segment) -> bool:
-    """Whether it is an ICMPv6 error, which no other error may answer (RFC 4443, section 2.4)."""
+    """Whether a packet is an ICMPv6 error, to which no ICMPv6 error may be sent (RFC 4443, section 2.4)."""
     return segment.protocol == socket.IPPROTO_ICMPV6 and segment.frame[54:55] < _FIRST_ICMPV6_REQUEST
 
 
@@ -258,7 +259,7 @@ def _reset(segment: Segment) -> bytes:
 
 
 def _truncated(segment: Segment) -> bytes | None:
-    """An answer without records that asks the client to repeat its query over TCP; None if there is no query."""
+    """A truncated DNS answer without records, so that the client repeats its query over TCP; None without a query."""
     if len(segment.payload) < 12:
         return None
     number, flags, questions = struct.unpack_from("!HHH", segment.payload)
@@ -302,7 +303,7 @@ def _checksum(data: bytes) -> int:
 
 
 class PacketFilter:
-    """The rules, applied to frames."""
+    """Applies the rules to frames."""
 
     def __init__(self) -> None:
         self._rules: list[BlockRule] = []
@@ -317,7 +318,7 @@ class PacketFilter:
         return [rule.matched for rule in self._rules]
 
     def decide(self, frame: bytes, *, to_server: bool, now_ns: int) -> tuple[bool, bytes | None]:
-        """Whether a frame is forwarded, and otherwise the frame that the client receives, if any."""
+        """Whether to forward a frame, and the frame to send to the client if it is not forwarded, or None."""
         segment = read_segment(frame, to_server=to_server) if self._rules else None
         if segment is None:
             return True, None
@@ -348,7 +349,7 @@ def forward(near: socket.socket, far: socket.socket, control: socket.socket) -> 
                 except BlockingIOError:
                     break
                 passes, answer = middlebox.decide(frame, to_server=end is near, now_ns=time.time_ns())
-                with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
+                with contextlib.suppress(BlockingIOError):  # a full device drops the packet
                     if passes:
                         other.send(frame)
                     elif answer is not None:

@@ -1,7 +1,7 @@
 """Private namespaces for every measurement, entered by re-executing the command.
 
-User, network, mount and PID namespaces: they need no root, and no packet leaves them. When the process ends for any
-reason, the kernel removes every namespace, interface and child process.
+They are user, network, mount and PID namespaces. They need no root, and no packet leaves them. When the process ends
+for any reason, the kernel removes every namespace, interface and child process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PACKAGES = {
     "tc": "iproute2",
 }
 _FILES = 1024
-"""Open files of a process: Chromium and the server hold some hundred."""
+"""Number of files that a process must be able to open: Chromium and the server each open a few hundred."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 Socket = tuple[str, int]
 """`tcp` or `udp`, and a port."""
@@ -53,9 +53,10 @@ def inside() -> bool:
 
 
 def enter(command: list[str], *, own_network: bool = True) -> None:
-    """Re-execute `command` in private namespaces. Returns only inside them, where it is called a second time.
+    """Re-execute `command` in private namespaces. Returns only in the second call, inside the namespaces.
 
-    Without `own_network` it stays in the network as it is, with its own resolv.conf, and as the user that it was.
+    Without `own_network`, the command keeps the current network and the current user. Its changes to /etc/resolv.conf
+    stay private nevertheless.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def enter(command: list[str], *, own_network: bool = True) -> None:
 
 
 def _allow_files() -> None:
-    """Have this process open as many files as measuring takes; `TestbedError` where it may not."""
+    """Raise this process's limit of open files to `_FILES`; `TestbedError` if the hard limit is lower."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < _FILES:
         raise TestbedError(
@@ -117,7 +118,7 @@ def _set_up_mounts() -> None:
     """Set up the mount namespace: temporary files on a tmpfs that is removed with it."""
     if ROOT.exists() and os.path.ismount("/run"):
         return
-    # NixOS keeps the system's commands there, behind a symbolic link, whose target is outside /run.
+    # On NixOS this symbolic link leads to the system's commands. Its target is outside /run.
     system = Path("/run/current-system")
     system_at = system.readlink() if system.is_symlink() else None
     for target in ("/run", "/dev/shm"):
@@ -160,7 +161,7 @@ def _replace_etc_file(name: str, text: str) -> None:
     if mounted:
         return
     if original.is_symlink() and not original.exists():
-        # Often a symbolic link into /run, which is private and empty here: create its target.
+        # The file is often a symbolic link into /run, which is private and empty: create the link's target.
         real = Path(os.path.realpath(original))
         real.parent.mkdir(parents=True, exist_ok=True)
         real.touch()
@@ -213,7 +214,7 @@ def command_in(name: str, arguments: list[str]) -> list[str]:
 
 
 def listening(name: str) -> set[Socket]:
-    """Sockets of a namespace that wait for clients."""
+    """Sockets of a namespace that wait for clients: TCP listeners and unconnected UDP sockets."""
     with namespace(name):
         tables = {
             protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]

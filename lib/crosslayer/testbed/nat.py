@@ -1,7 +1,8 @@
 """A NAT on the path between the client and one far host: its mappings expire, and the client can migrate.
 
-The link's namespace drops packets silently, in both directions, by the client's port. The port range distinguishes
-connections set up before and after an expiry. All other traffic on the link is unaffected.
+The link's namespace silently drops the packets of expired mappings in both directions. It recognises them by the
+client's port: connections set up before and after an expiry have ports of different ranges. All other traffic on the
+link is unaffected.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _HALF = 0x4000
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 """Parents of filters of the queueing discipline `clsact`."""
 _SOURCE_PORT, _DESTINATION_PORT = 20, 22
-"""Offsets in an IPv4 packet without options, bytes."""
+"""Offsets of the ports in an IPv4 packet without options, bytes."""
 _ETH_P_IP = 0x0800
 
 
@@ -62,7 +63,7 @@ class Nat:
         self._use_ports(self._previous_range)
 
     def restore(self) -> None:
-        """Let all packets pass, and give the client an address towards the host that it can lose."""
+        """Let all packets pass, and give the client a removable address towards the host."""
         self._pass()
         self._take_half()
         self.migrate_client()
@@ -97,7 +98,7 @@ class Nat:
                 )
 
     def _pass(self) -> None:
-        with network.inside(network.LINK) as ip, contextlib.suppress(NetlinkError):  # there is no filter
+        with network.inside(network.LINK) as ip, contextlib.suppress(NetlinkError):  # no filter exists
             ip.tc("del", "clsact", network.index(ip, f"to-{self._host}"))
 
     def _take_half(self) -> None:

@@ -36,13 +36,13 @@ NETWORK = ipaddress.ip_network("10.53.0.0/16")
 """Network that contains every address of the testbed."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
 _PUBLIC_HOSTS = ipaddress.ip_network("198.18.1.0/24")
-"""Part of the range for tests of networks (RFC 2544), which no browser takes for a private one."""
+"""Part of the range for network benchmarks (RFC 2544), which no browser treats as private."""
 _HOSTS6 = ipaddress.ip_network("2001:db8:53:1::/64")
 _FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
 _FAR_NAMES = [ipaddress.ip_network(f"10.53.{2 + number}.0/24") for number in range(2)]
-"""Networks of the names of far hosts, by the host's number."""
+"""Networks of the addresses of far hosts' names, by the host's number."""
 _CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
-"""Addresses that the client can lose."""
+"""Removable addresses of the client (`assign_client_address`)."""
 _MAIN_TABLE = 254
 _CONNECT_S = 10.0
 _CARRIER_POLL_S = 0.005
@@ -137,9 +137,10 @@ def inside(name: str) -> Iterator[IPRoute]:
 
 
 def assign_client_address(host: str, address: str, number: int, congestion_control: str | None = None) -> None:
-    """Give the client one of two addresses of its own towards a far host; the other address is removed.
+    """Give the client one of two removable addresses towards a far host, and remove the other one.
 
-    New connections to the host's `address` come from the new one; connections from the other lose their address.
+    New connections to the host's `address` have the new source address. Existing connections from the other address
+    lose it.
     """
     new, old = _CLIENT_ADDRESSES[number], _CLIENT_ADDRESSES[1 - number]
     with inside(host) as far:
@@ -187,7 +188,10 @@ def add_hosts(names: list[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def far_names(names: list[str], number: int, name: str, address: str) -> Iterator[dict[str, str]]:
-    """As `add_hosts`, at a far host of a number, with its namespace and address, for the duration of the block."""
+    """Assign addresses as `add_hosts` does, but at a far host, for the duration of the block.
+
+    `number`, `name` and `address` are the far host's number, namespace and address.
+    """
     addresses = _assign(names, _FAR_NAMES[number], name)
     route = {"dst": str(_FAR_NAMES[number]), "gateway": address}
     with NetNS(CLIENT) as client:
@@ -200,7 +204,10 @@ def far_names(names: list[str], number: int, name: str, address: str) -> Iterato
 
 
 def _assign(names: list[str], pool: ipaddress.IPv4Network | ipaddress.IPv6Network, name: str) -> dict[str, str]:
-    """Give each host name an address of a pool, on loopback of a namespace."""
+    """Give each host name an address of a pool, on the loopback device of a namespace.
+
+    `TestbedError` if the pool has too few addresses.
+    """
     if len(names) > pool.num_addresses - 2:
         raise TestbedError(
             f"the pages have {len(names)} host names, the testbed has {pool.num_addresses - 2} addresses",
@@ -215,7 +222,7 @@ def _assign(names: list[str], pool: ipaddress.IPv4Network | ipaddress.IPv6Networ
 
 
 def add_public_addresses(names: Sequence[str], congestion_control: str | None = None) -> dict[str, str]:
-    """Give each host name a further IPv4 address at the server, outside the private ranges; returns them by name.
+    """Give each host name a further IPv4 address at the server, outside the private ranges; returns addresses by name.
 
     Firefox opens no fallback connection to a private address (RFC 1918). `congestion_control` is as in `build`.
     """
@@ -252,7 +259,7 @@ def enable_ipv6(names: Sequence[str] = (), congestion_control: str | None = None
 
 
 def _enable_ipv6(side: str, address: str, far: str, far_address: str, congestion_control: str | None) -> None:
-    """Enable IPv6 at one end, unless it is."""
+    """Enable IPv6 at one end if it is not enabled yet."""
     metrics = {"metrics": {"cc_algo": congestion_control}} if congestion_control else {}
     with inside(side) as ip:
         device = index(ip, "eth0")
@@ -290,9 +297,10 @@ def carrier_changes() -> int:
 def wait_for_carrier(names: Iterable[str]) -> None:
     """Wait until every device of these namespaces that is set up is operational.
 
-    The kernel enables a device's queue and a bridge's port only after its deferred work has noticed the carrier (RFC
-    2863, `ifOperStatus`), up to a second after the device was set up. Packets sent before are lost. It returns at a
-    multiple of 0.1 s of the clock: in virtual time, what follows must not depend on how often it had to look.
+    The kernel enables a device's queue and a bridge's port only when its deferred work has noticed the carrier (RFC
+    2863, `ifOperStatus`). That takes up to a second after the device was set up. Packets sent before are lost. The
+    function returns at a multiple of 0.1 s of the clock. So in virtual time the number of polls does not change the
+    time of return.
 
     Raises
     ------
@@ -344,10 +352,10 @@ def _without_ipv6(side: str) -> None:
 
 
 def use_congestion_control(name: str, algorithm: str) -> None:
-    """Set TCP's algorithm on every route of a namespace; `TestbedError` if the kernel lacks it.
+    """Set TCP's congestion control on every IPv4 route of a namespace; `TestbedError` if the kernel lacks it.
 
     A new namespace inherits the machine's default, which differs between machines (`bbr` on some). Without root the
-    sysctl accepts only what the machine allows everybody; a route accepts any.
+    sysctl accepts only the algorithms that the machine allows to all users. A route accepts any algorithm.
     """
     with NetNS(name) as inside:
         for route in inside.get_routes(family=socket.AF_INET, table=_MAIN_TABLE):
@@ -365,7 +373,7 @@ def use_congestion_control(name: str, algorithm: str) -> None:
 
 
 def congestion_control() -> str:
-    """Algorithm that TCP connections across the link use, as reported by the kernel; both if the ends differ."""
+    """Congestion control of TCP connections across the link, as reported by the kernel; both if the ends differ."""
     with namespaces.namespace(SERVER), socket.create_server((SERVER_ADDRESS, 0)) as listener:
         with namespaces.namespace(CLIENT):
             near = socket.create_connection(listener.getsockname(), timeout=_CONNECT_S)

@@ -1,8 +1,8 @@
-"""Consent to packets that leave the machine: refused in code unless the user gave it. Every client checks it here.
+"""Consent of the user to packets that leave the machine. Every client checks it here before it sends.
 
-A destination is inside if it is a loopback address or another address of this machine, or if the calling thread is in a
-network namespace of a testbed or a box, from which nothing leaves. Everything else is outside. An address of the stop
-list gets no packet, whatever the consent.
+A destination is inside if it is a loopback address or another address of this machine. Every destination is inside if
+the calling thread is in a network namespace of a testbed or a box, from which no packet leaves. Every other destination
+is outside. No packet is sent to an outside address on the stop list, even with consent.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from crosslayer.testbed import namespaces, stop_list
 from crosslayer.testbed.errors import OutsideError
 
 SENTENCE = "I may send this"
-"""What a user types to consent."""
+"""The sentence that a user types to consent."""
 BOX_IS_OUTSIDE = "CROSSLAYER_BOX_IS_OUTSIDE"
-"""Environment variable, `1`: the network of a testbed or a box counts as outside, to try what holds there."""
+"""Environment variable; `1` makes the network of a testbed or a box count as outside, to test the checks there."""
 _DISCARD_PORT = 9
 _allowed: set[str] = set()
 _ANY_NAME = "*"
 
 
 def canonical(address: str) -> str:
-    """An address in its canonical form, that of IPv4 for an IPv4-mapped one; `ValueError` for other texts."""
+    """An address in its canonical form, IPv4 for an IPv4-mapped address; `ValueError` if it is no address."""
     parsed = ipaddress.ip_address(address)
     return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
@@ -37,13 +37,13 @@ def private() -> bool:
 
 
 def inside(address: str) -> bool:
-    """Whether packets to an address stay in this machine: its loopback, its own addresses, its private namespaces."""
+    """Whether packets to an address stay in this machine: to loopback, to its own addresses, in private namespaces."""
     address = canonical(address)
     return ipaddress.ip_address(address).is_loopback or private() or _is_own(address)
 
 
 def local_address(address: str) -> str | None:
-    """Address of this machine that packets to an address leave from, None without a route. It sends nothing."""
+    """Source address of packets from this machine to an address; None without a route. No packet is sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -62,7 +62,8 @@ def _is_own(address: str) -> bool:
 def obtain_consent(what: str, where: str, *, given: bool, ask: Callable[[str], str]) -> None:
     """Raise `OutsideError` unless consent is given or the user types the sentence.
 
-    `what` is a sentence about what leaves this machine. `ask` receives a question and returns what the user typed.
+    `what` is a sentence about the packets that leave this machine. `ask` receives a question and returns what the user
+    typed.
     """
     if not given and ask(f"{what} Type '{SENTENCE}'").strip() != SENTENCE:
         raise OutsideError(
@@ -83,14 +84,14 @@ def allow_any_name() -> None:
 
 
 def withdraw() -> None:
-    """Forget all consent: from now on nothing leaves this machine."""
+    """Withdraw all consent, so that no packet leaves this machine."""
     _allowed.clear()
 
 
 def check(address: str, *names: str) -> None:
-    """Raise `OutsideError` if the address is outside and is on the stop list, or the user has not consented.
+    """Raise `OutsideError` for an outside address that is on the stop list or has no consent.
 
-    `names` are those of its operator and host, for the stop list.
+    `names` are the names of the address's operator and host, which are looked up in the stop list.
     """
     if inside(address):
         return
@@ -111,13 +112,13 @@ def check(address: str, *names: str) -> None:
 
 
 def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.socket:
-    """A new socket for packets to an address; `OutsideError` as `check` raises it."""
+    """A new socket for packets to an address; raises `OutsideError` like `check`."""
     check(address, *names)
     return socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
 
 
 def check_names(names: Iterable[str], program: str) -> None:
-    """Raise `OutsideError` if a program would look up names outside: its packets would go to addresses unknown here."""
+    """Raise `OutsideError` if a program would resolve names outside: its packets would go to unknown addresses."""
     if not private() and _ANY_NAME not in _allowed and (unknown := sorted(set(names) - {"localhost"})):
         raise OutsideError(
             f"would be looked up by {program}, and its address is not known before",
@@ -127,7 +128,7 @@ def check_names(names: Iterable[str], program: str) -> None:
 
 
 def check_private(program: str) -> None:
-    """Raise `OutsideError` if a program would run outside that sends packets of its own accord."""
+    """Raise `OutsideError` outside private namespaces, for a program that sends packets without a request."""
     if not private():
         raise OutsideError(
             "sends packets of its own accord, to addresses that are not known before",

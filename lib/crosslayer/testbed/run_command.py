@@ -32,11 +32,11 @@ def run_on_link(
 ) -> int:
     """Run a command in the client's namespace and return its exit status (128 + signal if a signal ended it).
 
-    With `capture`, a file, its packets are stored there with the TLS keys of the server and of clients that support
+    `capture` is a file for the command's packets, with the TLS keys of the server and of clients that support
     SSLKEYLOGFILE. A JSON file next to it describes the capture.
 
-    With `like`, the resolver of the command is one at its own distance with these times; the server serves the pages.
-    `seed` draws its RTT, which holds for the whole run, and the time of each answer.
+    With `like`, the command's resolver is a `LikeResolver` with these times; the server still serves the pages. The
+    resolver's RTT, constant during the run, and the time of each answer are drawn with `seed`.
 
     Raises `CrosslayerError` if the testbed, the pages or the server is unavailable. A link that fails its check only
     causes a warning.
@@ -49,7 +49,7 @@ def run_on_link(
     addresses: dict[str, str] = {}
     if capture is None:
         os.environ.pop("SSLKEYLOGFILE", None)  # a value from the user's shell is for the command, not for the server
-    del environment[namespaces.MARK]  # a `crosslayer` that the command starts makes its own namespaces
+    del environment[namespaces.MARK]  # so that a `crosslayer` started by the command creates its own namespaces
     with contextlib.ExitStack() as stack:
         testbed = stack.enter_context(Testbed(backend if profile.shaped else "plain"))
         if with_server:
@@ -73,7 +73,7 @@ def run_on_link(
             print(f"crosslayer: the link is not what its profile says: {check.verdict}", file=sys.stderr)
         ring = None if capture is None else Ring()
         arguments = [_expanded(argument, environment) for argument in command]
-        # ping takes a clock below one second for one that was never read, and then keeps no interval.
+        # If the clock is below one second, ping treats it as never read and does not keep its interval.
         time.sleep(max(0.0, 1.0 - time.clock_gettime(time.CLOCK_MONOTONIC_RAW)))
         with testbed.cross_traffic() as cross:
             if ring is not None:
@@ -95,7 +95,7 @@ def run_on_link(
 
 
 def _joined(*certificates: str | Path) -> Path:
-    """A file with the CA certificates of several servers."""
+    """Write a file with the CA certificates of several servers and return its path."""
     joined = namespaces.ROOT / "cas.pem"
     joined.write_bytes(b"".join(Path(file).read_bytes() for file in certificates))
     return joined
@@ -112,10 +112,10 @@ def _keep(capture: Path, files: dict[str, bytes]) -> None:
 
 
 def _expanded(argument: str, environment: dict[str, str]) -> str:
-    """Expand crosslayer's two variables in an argument: they do not exist in the user's own shell.
+    """Expand crosslayer's three variables in an argument, because the user's own shell does not have them.
 
     DNS clients take their server as `@ADDRESS`. If the user does not quote `@$CROSSLAYER_SERVER`, the shell passes a
-    lone `@`, which is expanded too.
+    lone `@`. This function expands that `@` too.
     """
     if argument == "@":
         return f"@{environment['CROSSLAYER_SERVER']}"

@@ -1,4 +1,4 @@
-"""The second server of the testbed: pages and DNS by aioquic, on a host of its own at the far end of the link."""
+"""The second server of the testbed: aioquic serves pages and DNS on a separate host at the far end of the link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONFIGURATION = "aioquic.json"
 
 
 class AioquicServer(Server):
-    """The program `aioquic_server`; commands that only the first server has are refused."""
+    """The running program `aioquic_server`. It refuses commands that only the first server has."""
 
     name = "the second server"
     ready_timeout_s = 20.0
@@ -41,15 +41,15 @@ def serving(
     Parameters
     ----------
     first
-        The server whose pages it has.
+        The server whose pages are served.
     names
         Host names; each gets an address of its own.
     folder
         Private folder for keys, zone, control socket and events.
     number
-        Number of its host (`network.far_host`).
+        Number of the second server's host (`network.far_host`).
     initial_window
-        Datagrams of the initial congestion window; 0 for aioquic's own.
+        Initial congestion window, datagrams; 0 for aioquic's default.
     """
     with (
         network.far_host(number) as (namespace, resolver),
@@ -80,5 +80,5 @@ def serving(
 
 
 def second_server_version() -> str:
-    """Version of its QUIC implementation, and of the Python that runs it."""
+    """Versions of aioquic and of the Python that runs it."""
     return f"aioquic-{metadata.version('aioquic')} python-{platform.python_version()}"

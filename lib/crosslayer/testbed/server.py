@@ -1,7 +1,7 @@
 """The shared-key server: configuration, start, control commands and typed events.
 
-The server is `emulation/server` (CoreDNS with the plugin `coalesce`). Each run gets its own Corefile, zone and
-certificates. Its reports on connections, requests and queries are read as typed events.
+The server is `emulation/server` (CoreDNS with the plugin `coalesce`). Each run has its own Corefile, zone and
+certificates. The server reports connections, requests, queries and tokens, which are read as typed events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
 
 _FILES = ("zone", "Corefile", "control", "events.jsonl")
-"""Files in the server's folder, besides keys."""
+"""Files in the server's folder, except keys."""
 
 
 class ServerError(TestbedError):
@@ -29,7 +29,7 @@ class ServerError(TestbedError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """A connection, reported at the end of its handshake (over TCP: at the end of the server's part)."""
+    """A connection, reported at the end of its handshake (over TCP: at the end of the server's part of it)."""
 
     time_ns: int
     """End of the handshake, Unix time in nanoseconds."""
@@ -135,7 +135,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
-    """A root zone with one A record per name, so that all other names do not exist.
+    """A root zone with one A record per name; all other names do not exist.
 
     With `https_records`, one HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
     """
@@ -152,7 +152,7 @@ def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> s
 
 
 def parse_event(line: str) -> Event:
-    """Parse one line of the server's event file; `ServerError` if this version does not know the event."""
+    """Parse one line of the server's event file; `ServerError` for an event unknown to this version."""
     try:
         values = json.loads(line)
         kind = _EVENTS[values.pop("event")]
@@ -209,7 +209,7 @@ class Server(Process):
         https_records: bool = False,
         own_times: Path | None = None,
     ) -> Self:
-        """Start the server and wait until every listener is bound; `ServerError` has its last log lines.
+        """Start the server and wait until every listener is bound; `ServerError` contains its last log lines.
 
         Parameters
         ----------
@@ -233,8 +233,8 @@ class Server(Process):
         https_records
             Announce HTTP/3 by an HTTPS record of every name.
         own_times
-            JSON file of the times that answers take (`own` of the plugin `box`), from a cache and without; None for no
-            cache and no such time.
+            JSON file with times of answers from a cache and of other answers (`own` of the plugin `box`); None for
+            neither a cache nor such times.
         """
         zone, corefile, control, events = (folder / name for name in _FILES)
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
@@ -266,7 +266,7 @@ class Server(Process):
 
     @classmethod
     def command_line(cls, folder: Path) -> list[str]:
-        """The program and its arguments; its configuration is in a folder."""
+        """The program and its arguments; `folder` contains its configuration."""
         return [str(resources.locate("server").path), "-conf", str(folder / "Corefile")]
 
     @classmethod
@@ -279,7 +279,7 @@ class Server(Process):
         pages_dir: Path | None,
         address: str,
     ) -> Self:
-        """Start the server with the files in a folder; parameters are its attributes."""
+        """Start the server with the files in `folder`; the other parameters become its attributes."""
         zone, control, events = folder / "zone", folder / "control", folder / "events.jsonl"
         server = cls(spawn, cls.command_line(folder), folder / "server.log")
         server.spawn, server.addresses = spawn, addresses
@@ -300,13 +300,13 @@ class Server(Process):
     def close_connections(self, listener: str | None = None) -> int:
         """Close open QUIC connections, of one listener (`h3`, `doq`) or of all; returns their number.
 
-        Each is closed at once, or when its handshake is complete, so that the client receives the application's
+        A connection is closed at once, or when its handshake is complete, so that the client receives the application's
         NO_ERROR. `https` closes the TCP connections of the web server instead.
         """
         return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
     def rotate_ticket_keys(self) -> None:
-        """Replace the session-ticket keys of every TLS listener: tickets issued before are refused from now on."""
+        """Replace the session-ticket keys of every TLS listener, so that tickets issued before are refused."""
         self.command("rotate-ticket-keys")
 
     def set_certificate(self, message_bytes: int) -> None:
@@ -319,9 +319,9 @@ class Server(Process):
         self.command("certificate", **{name: str(file) for name, file in files.items()})
 
     def set_ech(self, key: EchKey | None) -> None:
-        """Set the ECH key with which new connections decrypt hellos; it is offered to clients with another key.
+        """Set the ECH key that decrypts hellos of new connections; clients with another key receive it.
 
-        None treats the encrypted part as GREASE, like a server without ECH.
+        With None, the server ignores the encrypted part, like a server without ECH.
         """
         parameters = {} if key is None else {"config": key.config.hex(), "key": key.private_key.hex()}
         self.command("ech", **parameters)
@@ -335,14 +335,14 @@ class Server(Process):
         fault: Literal["servfail", "silence"] | None = None,
         delay_ms: int = 0,
     ) -> None:
-        """Override the answer to queries of a name and a type, whatever the zone contains.
+        """Set the answer to queries of a name and a type; it replaces the zone's answer.
 
         Parameters
         ----------
         rdata
             Data of the one record of the answer, well-formed or not.
         fault
-            Instead of a record: SERVFAIL, or no answer. Without both, the zone answers.
+            SERVFAIL, or no answer at all, instead of a record. Without `rdata` and `fault`, the zone's answer is used.
         delay_ms
             Delay before each answer, at most 60,000 ms.
         """
@@ -351,14 +351,14 @@ class Server(Process):
         self.command("answer", name=name, type=query_type, delay_ms=delay_ms, **parameters)
 
     def set_alt_svc(self, value: str = "") -> None:
-        """Set the header Alt-Svc (RFC 7838) of responses over TCP, such as `h3=":443"; ma=3600`; empty: none."""
+        """Set the header Alt-Svc (RFC 7838) of responses over TCP, such as `h3=":443"; ma=3600`; empty for none."""
         self.command("alt-svc", value=value)
 
     def set_early_data(self, mode: str) -> None:
         """Set how new connections handle early data: `on`, `off` or `late`.
 
-        `on` answers it on arrival. `off` refuses it, and tickets do not offer it. `late` accepts it and answers after
-        the handshake.
+        `on`: requests in early data are answered on arrival. `off`: early data is refused, and tickets do not offer it.
+        `late`: early data is accepted, and its requests are answered after the handshake.
         """
         self.command("early-data", mode=mode)
 
@@ -391,9 +391,9 @@ def corefile_text(
     upstream
         Address and port to which queries are forwarded; empty to answer from the zone.
     further
-        Lines of other plugins; CoreDNS has its own order of plugins.
+        Lines of other plugins; their order has no effect, because CoreDNS has a fixed order of plugins.
     """
-    # All of our transports forward over UDP, so that they differ in nothing else; no health probes of the upstream.
+    # Queries of every transport are forwarded over UDP, so that forwarding is the same; no health probes.
     forward = [f"    forward . {upstream} {{", "        prefer_udp", "        max_fails 0", "    }"]
     lines = [
         f"{addresses} {{",

@@ -1,7 +1,7 @@
-"""Addresses, networks and operators that are never asked: the list that comes along, and the user's.
+"""Stop list: addresses, networks and operators to which no packet is sent. It joins this package's and the user's list.
 
-An entry names networks or operators, and a reason. An operator is a name as in a list of resolvers, or a domain of its
-host names. A well-known address has the name of its operator, also where the user gives no name.
+An entry has networks or operators, and a reason. An operator is a name as in a list of resolvers, or a domain of its
+host names. A well-known address also matches by its operator's names, even if the user gives no name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True)
 class StopEntry:
-    """A `[[stop]]` of a list."""
+    """A `[[stop]]` table of a list."""
 
     reason: Annotated[str, Meta(min_length=1)]
     networks: list[str] = field(default_factory=list)
@@ -50,12 +50,12 @@ class StopEntry:
         return [ipaddress.ip_network(network) for network in self.networks]
 
     def contains(self, address: str, names: Iterable[str]) -> bool:
-        """Whether an address in canonical form, or one of the names of its operator and host, is in this entry."""
+        """Whether this entry has an address, in canonical form, or one of the names of its operator and host."""
         host = ipaddress.ip_address(address)
         return any(host in network for network in self._parsed) or self.has_name(names)
 
     def has_name(self, names: Iterable[str]) -> bool:
-        """Whether one of these names of an operator or host is in this entry."""
+        """Whether this entry has one of these names of an operator or host."""
         domains = [operator.casefold().rstrip(".") for operator in self.operators]
         return any(
             name.casefold() == domain or name.casefold().endswith(f".{domain}") for name in names for domain in domains
@@ -69,19 +69,19 @@ class _StopFile:
 
 @dataclass(frozen=True, slots=True)
 class StopList:
-    """All entries."""
+    """The entries of both lists."""
 
     entries: tuple[StopEntry, ...]
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the operators of well-known addresses."""
 
     def reason(self, address: str, *names: str) -> str | None:
-        """Why an address with these names must not be asked; None if it may be."""
+        """Reason why no packet may be sent to an address with these names; None if packets may be sent."""
         known = (*filter(None, names), *self.names.get(address, ()))
         return next((entry.reason for entry in self.entries if entry.contains(address, known)), None)
 
     def reason_of_host(self, host: str) -> str | None:
-        """Why a web server with this name must not be asked; None if it may be."""
+        """Reason why no packet may be sent to a web server with this name; None if packets may be sent."""
         return next((entry.reason for entry in self.entries if entry.has_name([host])), None)
 
 
@@ -91,7 +91,7 @@ def user_file() -> Path:
 
 
 def load() -> StopList:
-    """Both lists; `OutsideError` for a list that cannot be read, so that nothing is sent without it."""
+    """Read both lists; `OutsideError` if one cannot be read, so that no packet is sent without the check."""
     with as_file(files("crosslayer.testbed") / FILE) as shipped:
         entries = _read(shipped)
     own = user_file()

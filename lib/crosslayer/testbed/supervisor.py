@@ -1,6 +1,6 @@
-"""The two supervisor processes of the private namespaces, run as a file of its own.
+"""The two supervisor processes of the private namespaces.
 
-It imports only the standard library.
+This program is a file of its own and imports only the standard library.
 
     crosslayer = outside -- unshare -- inside (PID 1 of the namespaces) -- the real command
 
@@ -8,9 +8,9 @@ It imports only the standard library.
 program because a process with threads (pyarrow's, polars') may hang after a fork. `outside` exists because unshare
 blocks signals while it waits: a signal to the `crosslayer` process alone would have no effect.
 
-A signal of the terminal, or to the whole process group, reaches the command directly and must not be delivered twice.
-So `outside` forwards signal n as SIGRTMIN + n. `inside` is in the group too and delivers n to the command unless it
-received n itself: the group's signal arrives first.
+A signal from the terminal or to the whole process group reaches the command directly and must not be delivered twice.
+So `outside` forwards signal n as SIGRTMIN + n. `inside` belongs to the group too. It delivers n to the command unless
+it received n itself, because the group's signal arrives first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def outside(command: list[str]) -> int:
 def inside(command: list[str]) -> int:
     """Run the command, forward signals to it, and reap ended processes."""
     everything: set[int] = {*PASSED_ON, *_MARKED, signal.SIGCHLD}
-    # A shell script's background commands ignore SIGINT; one sent to this process alone must still have an effect.
+    # Background commands of a shell script ignore SIGINT. Undo this: a SIGINT to this process alone must take effect.
     child = os.posix_spawn(command[0], command, os.environ, setsigmask=(), setsigdef=(signal.SIGINT,))
     while True:
         number = signal.sigwait(everything)
@@ -63,7 +63,7 @@ def inside(command: list[str]) -> int:
 
 
 def _status(child: int) -> int | None:
-    """Reap ended processes; the child's exit status (128 + signal if a signal ended it), None while it runs."""
+    """Reap ended processes; returns the child's exit status (128 + signal if a signal ended it), None while it runs."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -34,10 +34,10 @@ _SETTLING_S = 1.0
 class Testbed:
     """Client and server namespaces with an emulated link between them.
 
-    It works only inside private namespaces (`namespaces.enter`). The constructor moves the calling process into the
-    client's namespace, with everything it opens or starts from then on. The backend is `netem`, `uml` or `auto`;
-    `plain` is for profiles without shaping. `congestion_control` is the TCP algorithm at both ends, by default the
-    machine's. `TestbedError` if namespaces, backend or congestion control are unavailable.
+    A testbed works only inside private namespaces (`namespaces.enter`). The constructor moves the calling thread into
+    the client's namespace. Sockets opened and programs started from then on are in it too. The backend is `netem`,
+    `uml` or `auto`; `plain` is for profiles without shaping. `congestion_control` is the TCP algorithm at both ends, by
+    default the machine's. `TestbedError` if namespaces, backend or congestion control are unavailable.
     """
 
     __test__ = False
@@ -121,7 +121,7 @@ class Testbed:
         return result
 
     def check_link(self, *, rates: bool = False) -> LinkCheck:
-        """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
+        """Check the link without calibrating it; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
         assert self.profile is not None
         self.raise_if_dead()
         delays_ms, playing = self._delays[self.profile.name], None
@@ -140,7 +140,7 @@ class Testbed:
         self._trace_offset_ms = offset_ms
 
     def rewind(self) -> None:
-        """Restart the link's trace, if it has one, at its offset, and the moments of the path's faults."""
+        """Restart the link's trace at its offset, and the time from which the moments of the path's faults count."""
         if self.profile is not None and self.profile.trace is not None and self._replay is not None:
             self._replay.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
         if self.profile is not None and self.profile.faults:
@@ -148,12 +148,12 @@ class Testbed:
 
     @property
     def middlebox(self) -> backends.Middlebox:
-        """The middlebox of the path; packets pass it only while it blocks something."""
+        """The middlebox of the path, created on first use. Packets pass it only between its `begin` and `bypass`."""
         self._middlebox = self._middlebox or backends.Middlebox()
         return self._middlebox
 
     def _with_faults(self, result: LinkCheck) -> LinkCheck:
-        """The check, with the path's faults verified."""
+        """Verify the path's faults; returns the check with the results."""
         assert self.profile is not None
         counts = verify_faults(self.middlebox, self.profile.path_faults, self.profile.rtt_ms)
         verdicts = [*([] if result.passed else [result.verdict]), *counts.deviations]
@@ -202,10 +202,10 @@ class Testbed:
             traffic.mbit = int(report[0]) * 8e3 / int(report[1])
 
     def confirm_link(self, before: int) -> LinkCheck:
-        """Check after a measurement that the link is still what it was; nothing is calibrated.
+        """Check after a measurement that the link still matches its profile; nothing is calibrated.
 
         Checks RTT and rates, and that no cable was disconnected. `before` is `network.carrier_changes` before the
-        measurement. A check that a busy host may have spoiled is repeated up to four times, with growing pauses.
+        measurement. A failed check is repeated up to four times with growing pauses, because the host may be busy.
         """
         result = self.check_link(rates=True)
         for pause_s in _PAUSES_S:
@@ -222,8 +222,8 @@ class Testbed:
         """Measure the additional delay of the link during the block; the yielded list is filled at its end.
 
         The list stays empty with netem of this kernel. It also stays empty if netem's rule does not give a packet's
-        departure: without shaping, with jitter, with a separate queue, or with a trace. The same holds with
-        cross-traffic, whose packets would be counted too.
+        departure: without shaping, with jitter, with a separate queue, or with a trace. It also stays empty with
+        cross-traffic, because its packets would be counted too.
         """
         delays: list[ExtraDelay] = []
         profile = self.profile
@@ -233,7 +233,7 @@ class Testbed:
             and not (profile.jitter_ms or profile.trace)
             and all(len(stage) == 1 for stage in stages)
         )
-        # netem in this kernel has no process that must wake up.
+        # netem of this kernel has no process that must wake up.
         if self.backend.name != "uml" or profile is None or not has_rule or profile.cross_traffic:
             yield delays
             return
@@ -276,11 +276,11 @@ class Testbed:
     def serve(
         self, specs: Iterable[PageSpec], *, spec_dir: Path, own: tuple[Path, ...] = (), **options: Any
     ) -> Iterator[tuple[Server, dict[str, str]]]:
-        """Build and serve the pages of `spec_dir` and `own`, with DNS for their names and aliases, at the far end.
+        """Build and serve the pages of `spec_dir` and `own` at the far end, with DNS for their names and aliases.
 
-        Yields the running server, and the IPv4 address of every host name. `options` are passed on to `Server.start`.
+        Yields the running server and the IPv4 address of every host name. `options` are passed to `Server.start`.
         """
-        # A user's own pages do not go into the checkout's shared folder.
+        # A user's own pages are not stored in the checkout's shared folder.
         built = namespaces.ROOT / "sites" if own else _built_sites(spec_dir)
         pages.build(spec_dir, built, *own)
         addresses = network.add_hosts([host for spec in specs for host in spec.hosts])
@@ -319,7 +319,7 @@ def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[An
 
 
 def _built_sites(spec_dir: Path) -> Path:
-    """Folder of the built pages: kept in a checkout, private to the run if the sources' folder is not writable."""
+    """Folder of the built pages: that of the checkout if it is writable, otherwise one that is private to the run."""
     build_folder = spec_dir.parent / "build"
     return (
         build_folder / "sites"

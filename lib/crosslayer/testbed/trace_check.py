@@ -1,4 +1,4 @@
-"""Verification of a trace: the bytes that arrive while it plays, and their times, compared with its file."""
+"""Verification of a trace: compares bytes and arrival times of packets during the replay with the trace's file."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Playing:
     offset_ms: float
     """Offset in the trace at which a check starts."""
     play: Callable[[int], None]
-    """Starts the trace at a time, ns since the Unix epoch."""
+    """Function that starts the trace at a time, ns since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceMeasurement:
-    """Measured values of a trace, by direction: `down` and `up`."""
+    """Measured values of a trace by direction, `down` and `up`."""
 
     mbit: dict[str, float] = field(default_factory=dict)
     nominal_mbit: dict[str, float] = field(default_factory=dict)
     """Rate of the trace itself over the measured time."""
     late_ms: dict[str, float] = field(default_factory=dict)
-    """99th percentile of the delay of packets beyond their time in the trace, ms."""
+    """99th percentile of the packets' delay beyond their departure time in the trace, ms."""
 
 
 def replay_format(course: Course, profile: Profile) -> dict[str, Any]:
@@ -133,14 +133,14 @@ class _Stretch:
     def _extra_delays_ms(
         self, schedule: Schedule, sent: list[int], arrived: dict[int, int], frame_bytes: int
     ) -> Iterator[float]:
-        """Delay of each packet that arrived beyond its time in the trace, ms."""
+        """Delay beyond the departure time in the trace, ms, of each packet that arrived."""
         for number, left_ns in enumerate(sent):
             leaves_ns = schedule.leaves_ns(left_ns + self.before_ns, frame_bytes)
             if leaves_ns is not None and number in arrived:
                 yield (arrived[number] - self.after_ns - leaves_ns) / 1e6
 
     def probes(self) -> Iterator[float]:
-        """Delay of small packets beyond their time in the trace, ms; it shows faults of the delay."""
+        """Delay of small packets beyond their departure time in the trace, ms; it shows faults of the trace's RTT."""
         _epoch_ns, schedule = self._start()
         begin_ns = time.time_ns() + round(_PROBE_MS * 1e6)
         due = [begin_ns + round(number * _PROBE_MS * 1e6) for number in range(_PROBES)]
@@ -149,7 +149,7 @@ class _Stretch:
     def train(self) -> tuple[float, float, list[float]]:
         """Rate of the trace and measured rate of full frames, Mbit/s, and the frames' delays beyond the trace, ms.
 
-        Frames are sent as the trace lets them pass, with a few ahead so that some always wait.
+        Frames are sent a little faster than the trace's rate, with a few ahead, so that the queue is never empty.
         """
         epoch_ns, schedule = self._start()
         frame = FRAME_BYTES + self.replayed[self.name]["overhead"]
@@ -165,7 +165,7 @@ class _Stretch:
                 break
             due.append(epoch_ns + at_ns - early_ns)
         sent, arrived = self.prober.paced(self.name, due, FRAME_BYTES)
-        # Midway between delivery opportunities, which are at whole ms.
+        # These times are midway between delivery opportunities, which are at whole ms.
         first_ns, last_ns = (
             round(ns / 1e6) * 1_000_000 + 500_000 for ns in (start_ns + most_extra_ns + 5_000_000, end_ns)
         )

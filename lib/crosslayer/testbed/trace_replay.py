@@ -1,12 +1,12 @@
 """Replays a trace: delays the packets of both directions and releases them at the times of the trace.
 
-Run as a file of its own; it imports only the standard library: `trace_replay.py NEAR FAR`, two inherited packet
-sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON, answered by
-`ok`: {"course": {"down": ..., "up": ..., "delay": ...}} sets the trace, {"play": NS} sets its start, ns since the Unix
-epoch. Before that, packets pass unchanged.
+The program is a file of its own and imports only the standard library. `trace_replay.py NEAR FAR` receives two
+inherited packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of
+JSON, and its answer is `ok`. {"course": {"down": ..., "up": ..., "delay": ...}} sets the trace. {"play": NS} sets its
+start, ns since the Unix epoch. Before the first start, packets pass unchanged.
 
-A packet's departure time is computed on arrival, from the kernel's receive timestamp: a late wake-up delays one packet
-and none after it.
+A packet's departure time is computed from the kernel's receive timestamp. So a late wake-up does not delay later
+packets.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ _AT_ONCE = 64
 class Schedule:
     """Departure times of the packets of one direction.
 
-    The line of a trace gives the bytes that could be delivered until each time. A packet departs when the line has
-    risen by the packet's bytes since its arrival, or since the previous departure. Capacity that no packet used is
-    lost, as with Mahimahi's opportunities.
+    The line of a trace gives the bytes that the path could have delivered until each time. A packet departs when the
+    line has risen by the packet's bytes since its arrival, or since the previous departure. Capacity that no packet
+    used is lost, as with the delivery opportunities of Mahimahi.
 
     Parameters
     ----------
     line
-        Points of that line, `at_ns` and `bytes`, from 0 to the end of the trace; `overhead`, bytes of a packet besides
-        its frame; `limit`, queue length in packets before packets are dropped. None: no rate limit.
+        Points of that line, `at_ns` and `bytes`, from 0 to the end of the trace; `overhead`, bytes of a packet in
+        addition to its frame; `limit`, longest queue, packets. None: no rate limit.
     delay
-        `at_ns` and `extra_ns`: additional delay from each time on; the last `at_ns` is the end of the trace. None: no
-        delay.
+        Additional delay: `extra_ns` applies from `at_ns` on; the last `at_ns` is the end of the trace. None: no delay.
     """
 
     def __init__(self, line: Mapping[str, Any] | None, delay: Mapping[str, Any] | None) -> None:
@@ -83,7 +82,7 @@ class Schedule:
         return self._last_departure
 
     def deliverable(self, after_ns: int) -> float:
-        """Bytes that could be delivered until a time after the start of the trace."""
+        """Bytes that the path could have delivered until a time after the start of the trace."""
         assert self._line is not None
         at, amounts = self._line["at_ns"], self._line["bytes"]
         turns, rest = divmod(after_ns, at[-1])
@@ -161,7 +160,7 @@ def _take(end: socket.socket, schedule: Schedule, queue: deque[tuple[int, bytes]
 
 
 def _send(out: socket.socket, frame: bytes) -> None:
-    with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
+    with contextlib.suppress(BlockingIOError):  # a full device drops the packet
         out.send(frame)
 
 

@@ -1,4 +1,4 @@
-"""The program: open the listeners, obey the control socket, end with SIGTERM."""
+"""The program: opens the listeners, executes the commands of the control socket, and ends on SIGTERM."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from crosslayer.testbed.aioquic_server.listeners import (
 from crosslayer.testbed.aioquic_server.site import load_site
 
 _PATIENCE_S = 3.0
-"""How long a connection that is to be closed may go on to complete its handshake."""
+"""Maximum time for a connection that is to be closed to complete its handshake, s."""
 _MOST_LINE_BYTES = 1 << 17
 
 
 class ControlCommands:
-    """What the control socket takes: one JSON object a line, each answered by one."""
+    """The commands of the control socket: one JSON object per line, answered by one JSON object."""
 
     def __init__(self, shared: ServerState, listening: list[str]) -> None:
         self._shared, self._listening = shared, listening
@@ -54,7 +54,7 @@ class ControlCommands:
         writer.close()
 
     async def execute(self, line: bytes) -> dict[str, Any]:
-        """Carry out the command of a line; `ok` is false, with the `error`, where it cannot be done."""
+        """Execute the command of a line; if it is refused, `ok` is false and `error` contains the reason."""
         try:
             command = json.loads(line)
             name = command["command"]
@@ -96,7 +96,7 @@ def _refusal(why: str) -> dict[str, Any]:
 
 
 async def serve(given: Configuration) -> None:
-    """Serve until SIGTERM; `OSError` names an address that cannot be bound."""
+    """Serve until SIGTERM; `OSError` if an address cannot be bound."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
@@ -131,7 +131,7 @@ async def serve(given: Configuration) -> None:
 
 
 async def _control(path: str, commands: ControlCommands) -> asyncio.Server:
-    """Bind the control socket for this user alone; a socket that another process left there is replaced."""
+    """Bind the control socket for this user only; a socket left by another process is replaced."""
     before = os.umask(0o177)
     try:
         return await asyncio.start_unix_server(commands.converse, path, limit=_MOST_LINE_BYTES)
@@ -140,10 +140,10 @@ async def _control(path: str, commands: ControlCommands) -> asyncio.Server:
 
 
 def main() -> None:
-    """Run the server of the configuration file that is the one argument."""
+    """Run the server with the configuration file that is the program's only argument."""
     try:
         given = read(Path(sys.argv[1]))
-        # select(2) takes microseconds; epoll's milliseconds would round every timer of aioquic up.
+        # select(2) has a resolution of microseconds; epoll would round every timer of aioquic up to milliseconds.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
             runner.run(serve(given))
     except (CrosslayerError, OSError) as error:

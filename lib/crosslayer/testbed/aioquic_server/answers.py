@@ -20,13 +20,13 @@ import dns.zone
 
 MESSAGE_TYPE = "application/dns-message"
 _PADDING_BLOCK = 468
-"""Block length of answers that RFC 8467, section 4.1 recommends."""
+"""Block length of padded answers, recommended by RFC 8467, section 4.1."""
 _UDP_BYTES = 512
 _HEADER_BYTES = 12
 
 
 class MalformedError(ValueError):
-    """A message that is no DNS query, or breaks the rules of its transport."""
+    """A message is no DNS query, or violates the rules of its transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,20 @@ class ZoneAnswer:
     type: str
     rcode: str
     ttl_s: int
-    """Smallest TTL of its records; 0 without one."""
+    """Smallest TTL of the answer's records; 0 without records."""
 
 
 class DnsZone:
-    """The zone that queries are answered from: the root zone of a file."""
+    """The zone of the answers: a root zone, read from a file."""
 
     def __init__(self, file: Path) -> None:
         self._zone = dns.zone.from_file(str(file), origin=".", relativize=False)
 
     def answer(self, wire: bytes, *, encrypted: bool, early: bool = False) -> ZoneAnswer:
-        """Answer a query; `MalformedError` if it is none. An encrypted answer is padded if its query was (RFC 7830).
+        """Answer a query; `MalformedError` if it is no query. An encrypted answer is padded like its query (RFC 7830).
 
-        `early` is for a query that came as early data: what must not be replayed is refused (RFC 9250, section 4.5).
+        `early`: the query arrived as early data; operations that must not be replayed are refused (RFC 9250, section
+        4.5).
         """
         query = _parsed(wire)
         response = dns.message.make_response(query)
@@ -93,7 +94,7 @@ def _parsed(wire: bytes) -> dns.message.Message:
 
 
 def doq_query(stream: bytes) -> bytes:
-    """The query of a stream that has ended (RFC 9250, section 4.2); `MalformedError` where it breaks the rules."""
+    """The query of a stream that has ended (RFC 9250, section 4.2); `MalformedError` if it violates the protocol."""
     length = int.from_bytes(stream[:2])
     if len(stream) < 2 or len(stream) != 2 + length:
         raise MalformedError("not one whole message on the stream")
@@ -107,7 +108,7 @@ def doq_query(stream: bytes) -> bytes:
 
 
 def doh_query(method: str, query: str, headers: Mapping[bytes, bytes], body: bytes) -> bytes | int:
-    """The query of a request to the path of DNS (RFC 8484, section 4.1), or the status that refuses the request."""
+    """The DNS query of an HTTP request (RFC 8484, section 4.1), or the HTTP status that refuses the request."""
     if method == "POST":
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().decode("latin-1").lower()
         return body if kind == MESSAGE_TYPE else 415

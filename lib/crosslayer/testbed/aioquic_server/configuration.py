@@ -1,4 +1,4 @@
-"""What the program is given: one JSON file."""
+"""Configuration of the program: a JSON file."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _AGAIN = "Start the server by `crosslayer.testbed.second_server`, which writes t
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Files, addresses and limits of a server; paths are strings, since JSON has no others."""
+    """Files, addresses and limits of a server; paths are strings, because JSON has no type for paths."""
 
     certificate: str
     """PEM file of the certificate."""
     key: str
     """PEM file of its private key."""
     zone: str
-    """File of the DNS zone that is answered from."""
+    """File of the DNS zone."""
     pages: str
     """Folder of the built pages; empty for none."""
     resolver: str
     """Address of DNS: UDP port 53, DoQ and DoH3."""
     hosts: tuple[str, ...]
-    """Further addresses, of the pages over HTTP/3."""
+    """Further addresses, which serve the pages over HTTP/3."""
     control: str
     """Path of the control socket."""
     events: str
     """File of the events."""
     idle_timeout_s: float = 30.0
     initial_window: int = 0
-    """Datagrams of the initial congestion window; 0 for aioquic's own, 10 (RFC 9002, section 7.2)."""
+    """Initial congestion window, datagrams; 0 for aioquic's default, 10 (RFC 9002, section 7.2)."""
 
 
 def read(file: Path) -> Configuration:
-    """Read a configuration; `TestbedError` with file and key where it is none."""
+    """Read a configuration; `TestbedError` with file and key if it is invalid."""
     return checked(
         read_json(file, TestbedError, _AGAIN),
         Configuration,

@@ -1,7 +1,7 @@
 """The QUIC connection of the server: aioquic's, with tickets, address-validation tokens and evidence of early data.
 
-aioquic's server reads the token of a Retry only, and sends no NEW_TOKEN frame (RFC 9000, section 8.1.3). Both are added
-here as quic-go has them: once the handshake is complete, ticket and token leave in an order that is drawn.
+aioquic's server accepts only tokens of Retry packets, and it sends no NEW_TOKEN frame (RFC 9000, section 8.1.3). This
+module adds both. As with quic-go, ticket and token are sent in random order once the handshake is complete.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _FRAME_HEADER_BYTES = 3
 
 
 class Tickets:
-    """Session tickets that were issued and not used, of all listeners; the oldest go where there are too many.
+    """Issued and unused session tickets of all listeners; if there are too many, the oldest are removed.
 
     A ticket is used once, so that early data cannot be replayed (RFC 8446, section 8.1). aioquic accepts the early data
-    of each ticket that it is given, so a ticket is given for the application protocol of its own connection only
-    (section 4.2.10).
+    of each ticket that `take` returns. So `take` returns a ticket only for the application protocol for which it was
+    issued (section 4.2.10).
     """
 
     def __init__(self) -> None:
         self._issued: OrderedDict[bytes, tuple[str | None, SessionTicket]] = OrderedDict()
 
     def add(self, alpn: str | None, ticket: SessionTicket) -> None:
-        """Remember a ticket."""
+        """Store a ticket."""
         self._issued[ticket.ticket] = alpn, ticket
         while len(self._issued) > _MOST_TICKETS:
             self._issued.popitem(last=False)
 
     def take(self, alpn: str | None, identity: bytes) -> SessionTicket | None:
-        """Return a ticket and forget it; None for an unknown one, or of another protocol."""
+        """Return a ticket and remove it; None if it is unknown or was issued for another protocol."""
         issued_for, ticket = self._issued.get(identity, (None, None))
         if ticket is None or issued_for != alpn:
             return None
@@ -58,7 +58,7 @@ class Tickets:
         return ticket
 
     def clear(self) -> None:
-        """Refuse all tickets that were issued."""
+        """Remove all tickets, so that they are refused."""
         self._issued.clear()
 
 
@@ -70,13 +70,13 @@ class Tokens:
         self._aead = AESGCM(AESGCM.generate_key(bit_length=128))
 
     def issue(self, address: str) -> bytes:
-        """Make a token for an address."""
+        """Create a token for an address."""
         nonce = os.urandom(_NONCE_BYTES)
         content = _STAMP.pack(self._now()) + ipaddress.ip_address(address).packed
         return nonce + self._aead.encrypt(nonce, content, None)
 
     def proves(self, address: str, token: bytes) -> bool:
-        """Whether a token is of this server, of this address and not too old."""
+        """Whether this server issued a token for this address, at most `_TOKEN_AGE_S` ago."""
         if len(token) <= _NONCE_BYTES:
             return False
         try:
@@ -93,19 +93,19 @@ class ServerConnection(QuicConnection):
     Parameters
     ----------
     configuration
-        Of the listener.
+        Configuration of the listener.
     original_destination_connection_id
-        Of the client's first packet.
+        Destination connection ID of the client's first packet.
     address_validated
         The client's first packet had a token that proves its address.
     tickets
-        Of all listeners.
+        Tickets of all listeners.
     new_token
-        Makes the token that the client gets.
+        Creates a token for the client.
     token_sent
-        Called before a packet with a token leaves; its argument is whether the session ticket was sent before.
+        Called before a packet with a token is sent; its argument is whether the session ticket was sent before.
     initial_window
-        Datagrams of the initial congestion window; 0 for aioquic's own.
+        Initial congestion window, datagrams; 0 for aioquic's default.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class ServerConnection(QuicConnection):
         self.initials = 0
         """Initial packets that carried parts of the client's hello."""
         self.early_streams: set[int] = set()
-        """Streams that 0-RTT packets began."""
+        """Streams with data in 0-RTT packets."""
         self._new_token = new_token
         self._token_sent = token_sent
         self._token_due = True
@@ -140,7 +140,7 @@ class ServerConnection(QuicConnection):
 
     @property
     def handshake_complete(self) -> bool:
-        """False as long as all that the client sent is early data."""
+        """Whether the handshake is complete; all data received before is early data."""
         return self._handshake_complete
 
     @property
@@ -150,12 +150,12 @@ class ServerConnection(QuicConnection):
 
     @property
     def early_data_accepted(self) -> bool:
-        """Whether the client offered early data and it was accepted."""
+        """Whether the client offered early data and the server accepted it."""
         return bool(self.tls.early_data_accepted)
 
     @property
     def key_share(self) -> str:
-        """Group of the key exchange, as Go names it; empty before it is chosen."""
+        """Group of the key exchange, by its name in Go; empty before the group is chosen."""
         if self.tls._x25519_private_key is not None:
             return "X25519"
         curves = {key.curve.name for key in self.tls._ec_private_keys}
@@ -168,12 +168,12 @@ class ServerConnection(QuicConnection):
 
     def _find_network_path(self, addr: Any) -> Any:
         path = super()._find_network_path(addr)
-        if self.address_validated and not self._network_paths:  # the first datagram, which had the token
+        if self.address_validated and not self._network_paths:  # the first datagram contained the token
             path.is_validated = True
         return path
 
     def _handle_crypto_frame(self, context: Any, frame_type: int, buf: Buffer) -> None:
-        if context.epoch is Epoch.INITIAL and context is not self._hello_packet:  # chaos protection cuts a hello up
+        if context.epoch is Epoch.INITIAL and context is not self._hello_packet:  # a hello can have several frames
             self._hello_packet = context
             self.initials += 1
         super()._handle_crypto_frame(context, frame_type, buf)
@@ -187,7 +187,7 @@ class ServerConnection(QuicConnection):
 
     def _write_handshake_done_frame(self, builder: Any) -> None:
         super()._write_handshake_done_frame(builder)
-        if self._token_first:  # a client that keeps no token without a ticket, as Chromium, then has none
+        if self._token_first:  # Chromium stores no token before a ticket, so it then has none
             self._write_new_token(builder, behind_ticket=False)
 
     def _write_crypto_frame(self, builder: Any, space: Any, stream: Any) -> bool:

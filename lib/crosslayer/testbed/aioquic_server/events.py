@@ -1,4 +1,4 @@
-"""Events of the server, one JSON object a line, as the first server writes them; and their counts."""
+"""Events of the server, one JSON object per line in the first server's format, and their counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 
 class EventLog:
-    """Log of events. An event is written before its answer is sent, so a client that has the answer finds the event."""
+    """Log of events. An event is written before its answer is sent, so it exists when the client has the answer."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -17,7 +17,7 @@ class EventLog:
         self._counts["token"] = Counter()
 
     def write(self, event: str, listener: str, **values: Any) -> None:
-        """Write an event of a listener; its time is now, unless `values` have one."""
+        """Write an event of a listener; its time is the current time unless `values` contain `time`."""
         self._counts[event][listener] += 1
         line = {"event": event, "time": time.time_ns(), "listener": listener} | values
         self._file.write(json.dumps(line) + "\n")

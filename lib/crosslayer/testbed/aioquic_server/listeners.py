@@ -1,4 +1,4 @@
-"""The listeners: datagrams to connections, and what each application protocol does with its streams."""
+"""The listeners, which pass datagrams to connections, and the application protocols on their streams."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from crosslayer.testbed.aioquic_server.site import Site, SiteResponse, headers_f
 
 DNS_PATH = "/dns-query"
 _MOST_CONNECTIONS = 200
-"""Of a listener; further clients get no answer."""
+"""Maximum number of connections of a listener; further clients get no answer."""
 _MOST_BODY_BYTES = 65535
 _MOST_HEADER_BYTES = 16 << 10
 _MOST_STREAM_BYTES = 2 + 65535
@@ -45,13 +45,13 @@ _HTTP_TOO_EARLY = 425
 
 @dataclass(slots=True)
 class ServerState:
-    """What all listeners have in common."""
+    """State that all listeners share."""
 
     zone: DnsZone
     site: Site
     events: EventLog
     initial_window: int = 0
-    """Of each connection, see `Configuration`."""
+    """Initial congestion window of each connection, see `Configuration`."""
     tickets: Tickets = field(default_factory=Tickets)
     tokens: Tokens = field(default_factory=Tokens)
     connections: set[ClientProtocol] = field(default_factory=set)
@@ -59,7 +59,10 @@ class ServerState:
 
 
 def configuration(certificate: str, key: str, alpn: str, idle_timeout_s: float) -> QuicConfiguration:
-    """Settings of a listener: aioquic's own, but the suite that the first server prefers, which all clients have."""
+    """Settings of a listener: aioquic's defaults except the cipher suites.
+
+    The first suite is the one that the first server prefers; all clients support it.
+    """
     made = QuicConfiguration(
         is_client=False,
         alpn_protocols=[alpn],
@@ -76,7 +79,7 @@ class ClientProtocol(QuicConnectionProtocol):
     listener: ClassVar[str]
     """Name of the listener in events."""
     no_error: ClassVar[int]
-    """Code that closes a connection without fault."""
+    """Error code that closes a connection without an error."""
     _quic: ServerConnection
 
     def __init__(self, quic: ServerConnection, shared: ServerState, local: str, remote: str) -> None:
@@ -86,7 +89,10 @@ class ClientProtocol(QuicConnectionProtocol):
         shared.connections.add(self)
 
     async def close_politely(self, patience_s: float) -> None:
-        """Close without fault, at once or when the handshake is complete: earlier the client would not see the code."""
+        """Close without an error once the handshake is complete: a client would not receive an earlier error code.
+
+        The connection is closed after `patience_s` at the latest.
+        """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.handshake_over.wait(), patience_s)
         self.leave(self.no_error, "")
@@ -97,7 +103,7 @@ class ClientProtocol(QuicConnectionProtocol):
         self.close(code, reason)
 
     def quic_event_received(self, event: QuicEvent) -> None:
-        """Report the handshake, and pass everything else to the application protocol."""
+        """Report the handshake or the end of the connection; pass other events to the application protocol."""
         if isinstance(event, HandshakeCompleted):
             self._report_connection()
         elif isinstance(event, ConnectionTerminated):
@@ -109,11 +115,11 @@ class ClientProtocol(QuicConnectionProtocol):
 
     @abstractmethod
     def take(self, event: QuicEvent) -> None:
-        """Take an event that belongs to the application protocol."""
+        """Process an event of the application protocol."""
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What events of requests and queries say of the connection."""
+        """Fields about the connection in events of requests and queries."""
         return {
             "remote": self.remote,
             "resumed": self._quic.resumed,
@@ -123,7 +129,7 @@ class ClientProtocol(QuicConnectionProtocol):
         }
 
     def is_early(self, stream: int) -> bool:
-        """Whether a stream began with a 0-RTT packet."""
+        """Whether data of a stream arrived as early data."""
         return not self._quic.handshake_complete or stream in self._quic.early_streams
 
     def report_query(self, listener: str, arrival: int, stream: int, answer: Any) -> None:
@@ -147,7 +153,7 @@ class ClientProtocol(QuicConnectionProtocol):
             remote=self.remote,
             local=self._local,
             alpn=self._quic.tls.alpn_negotiated or "",
-            server_name="",  # aioquic's server does not keep it
+            server_name="",  # aioquic's server does not store the name
             resumed=self._quic.resumed,
             early_data=self._quic.early_data_accepted,
             address_validated=self._quic.address_validated,
@@ -169,7 +175,7 @@ class DoqProtocol(ClientProtocol):
         self._streams: dict[int, bytearray] = {}
 
     def take(self, event: QuicEvent) -> None:
-        """Answer each stream when it has ended; a breach of the protocol closes the connection."""
+        """Answer each stream when it has ended; a violation of the protocol closes the connection."""
         if isinstance(event, StreamReset):
             self._streams.pop(event.stream_id, None)
             self._quic.reset_stream(event.stream_id, _DOQ_REQUEST_CANCELLED)
@@ -193,17 +199,17 @@ class DoqProtocol(ClientProtocol):
 
 @dataclass(slots=True)
 class _Request:
-    """A request while it arrives."""
+    """A request in progress."""
 
     arrival: int
     headers: Mapping[bytes, bytes]
     early: bool
     body: bytearray = field(default_factory=bytearray)
     refused: int = 0
-    """Status that refuses it whatever else arrives; 0 for none."""
+    """HTTP status of a refusal that is already certain; 0 for none."""
 
     def field(self, name: bytes) -> str:
-        """A pseudo-header field; empty without it."""
+        """Value of a header field; empty if the request lacks it."""
         return self.headers.get(name, b"").decode("latin-1")
 
 
@@ -240,7 +246,7 @@ class Http3Protocol(ClientProtocol):
 
     def _begin(self, part: HeadersReceived) -> None:
         request = self._requests.get(part.stream_id)
-        if request is None:  # otherwise trailers, which mean nothing here
+        if request is None:  # otherwise these are trailers, which are ignored
             early = self.is_early(part.stream_id)
             request = self._requests[part.stream_id] = _Request(time.time_ns(), dict(part.headers), early)
             if sum(len(name) + len(value) for name, value in part.headers) > _MOST_HEADER_BYTES:
@@ -316,20 +322,20 @@ def _failure(status: int) -> tuple[int, SiteResponse]:
 
 
 class QuicListener(asyncio.DatagramProtocol):
-    """A UDP socket of an address and a port: packets to connections, by connection ID."""
+    """A UDP socket that passes packets to connections by their connection ID."""
 
     def __init__(self, configuration: QuicConfiguration, protocol: type[ClientProtocol], shared: ServerState) -> None:
         self._configuration, self._protocol, self._shared = configuration, protocol, shared
         self._by_id: dict[bytes, ClientProtocol] = {}
 
     def connection_made(self, transport: Any) -> None:
-        """Keep the socket."""
+        """Store the socket and its address."""
         self._transport: asyncio.DatagramTransport = transport
         host, port = transport.get_extra_info("sockname")[:2]
         self._local = f"{host}:{port}"
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Pass a datagram to its connection; begin one with an Initial in a datagram of 1200 bytes or more."""
+        """Pass a datagram to its connection. An Initial in a datagram of at least 1200 bytes opens a connection."""
         try:
             header = pull_quic_header(Buffer(data=data), host_cid_length=self._configuration.connection_id_length)
         except ValueError:
@@ -362,7 +368,7 @@ class QuicListener(asyncio.DatagramProtocol):
         shared, listener = self._shared, self._protocol.listener
 
         def token_sent(behind_ticket: bool) -> None:
-            if self._protocol is Http3Protocol:  # as the first server, which reports no others
+            if self._protocol is Http3Protocol:  # like the first server, which reports no other tokens
                 shared.events.write("token", listener, remote=remote, behind_ticket=behind_ticket)
 
         connection = ServerConnection(
@@ -400,11 +406,11 @@ class UdpListener(asyncio.DatagramProtocol):
         self._shared = shared
 
     def connection_made(self, transport: Any) -> None:
-        """Keep the socket."""
+        """Store the socket."""
         self._transport: asyncio.DatagramTransport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Answer a query; ignore what is none."""
+        """Answer a query; ignore other datagrams."""
         arrival = time.time_ns()
         try:
             answer = self._shared.zone.answer(data, encrypted=False)

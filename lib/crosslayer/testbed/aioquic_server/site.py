@@ -42,7 +42,7 @@ Site = dict[str, dict[str, SiteResponse]]
 
 
 def load_site(folder: Path) -> Site:
-    """Read every page built below a folder; `TestbedError` names the file of one that cannot be read."""
+    """Read every built page below a folder; `TestbedError` names a file that cannot be read."""
     site: Site = {}
     manifests = sorted(folder.glob("*/manifest.json"))
     if not manifests:
@@ -73,7 +73,7 @@ def load_site(folder: Path) -> Site:
 
 
 def headers_for(content_type: str, length: int, encoding: str = "") -> tuple[tuple[str, str], ...]:
-    """Header fields of a response that nobody keeps: each load fetches everything."""
+    """Header fields of a response that must not be cached, so that each load requests everything."""
     fields = (
         ("content-type", content_type),
         ("content-length", str(length)),
