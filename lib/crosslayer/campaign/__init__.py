@@ -1,4 +1,4 @@
-"""Campaigns: plan, run, resume, store, export. The dataset they leave is read by `campaign.dataset` (polars)."""
+"""Campaigns: plan, run, resume, store, export. `campaign.dataset` reads the exported datasets (polars)."""
 
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, NoOptions, Plan

@@ -30,13 +30,13 @@ class Attempt:
     """Address that the client sent to."""
     local_port: int
     started_ns: int
-    """First packet, ns since the Unix epoch."""
+    """Time of the first packet, ns since the Unix epoch."""
     sent_ns: list[int] = field(default_factory=list)
-    """Packets that the client sent before the first answer: of TCP its SYNs, at most `MOST_TIMES`."""
+    """Times of the client's packets before the first answer, ns (TCP: SYNs only); at most `MOST_TIMES`."""
     answered_ns: int | None = None
-    """First packet from the other end; None if none arrived."""
+    """Time of the first packet from the other end, ns; None if none arrived."""
     refused_ns: int | None = None
-    """First ICMP port unreachable, ICMPv6 destination unreachable or reset; None if none arrived."""
+    """Time of the first ICMP port unreachable, ICMPv6 destination unreachable or reset, ns; None if none arrived."""
 
     @property
     def family(self) -> int:
@@ -54,7 +54,7 @@ def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str
     hosts
         IPv4 and IPv6 addresses of the host.
     resolver
-        Address of the resolver. A query with another number is another lookup.
+        Address of the resolver. A query with another message ID is another lookup.
     name
         Host name whose lookups over UDP are counted.
     """

@@ -1,8 +1,8 @@
-"""What a load leaves besides its rows, where a plan asks for it: packets with their keys, qlogs, Chromium's netlog.
+"""Captures of loads, if a plan has them: packets with their keys, qlogs, Chromium's netlog.
 
-The testbed's programs are asked by the usual variables: SSLKEYLOGFILE has keys of the server, our clients and Chromium,
-QLOGDIR qlogs of the server, the stub and our clients; NETLOGDIR, our own, Chromium's netlog. The keys are of a run
-that is over.
+Environment variables make the testbed's programs write them. SSLKEYLOGFILE is for keys of the server, our clients and
+Chromium, QLOGDIR for qlogs of the server, the stub and our clients. NETLOGDIR, a variable of our own, is for Chromium's
+netlog. The keys belong to a finished run, so they need no protection.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NETLOG_BYTES = 800_000
 _EVENTS = b'"events": [\n'
 _CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
-"""Chromium begins a connection up to 3 ms before its navigation."""
+"""Captured time before a load's start, ns: Chromium begins a connection up to 3 ms before its navigation."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureFiles:
-    """The files of one load, by the ends of their names."""
+    """The files of one load, by the endings of their names."""
 
     condition: str
     files: Mapping[str, bytes]
@@ -47,7 +47,7 @@ class CaptureFiles:
 
 @dataclass(slots=True)
 class LoadCapture:
-    """A load while it is captured."""
+    """A load that is being captured."""
 
     condition: str
     table: str = ""
@@ -61,7 +61,7 @@ class LoadCapture:
 
 
 class Captures:
-    """Captures the loads of a plan's first rounds; a context manager inside of which the testbed's programs start."""
+    """Captures the loads of a plan's first rounds. The testbed's programs must start inside this context manager."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan = plan
@@ -73,7 +73,7 @@ class Captures:
         self._taken: list[LoadCapture] = []
 
     def __enter__(self) -> Self:
-        self._forget()  # what the user's own shell asks for is no part of a plan
+        self._forget()  # variables of the user's shell are not part of a plan
         if not self._plan.capture:
             return self
         for folder in (self._qlogs, self._netlogs):
@@ -94,14 +94,14 @@ class Captures:
             os.environ.pop(name, None)
 
     def ready(self, events: Path) -> None:
-        """The testbed is there: this process is in the client's namespace, and the server writes to `events`."""
+        """Prepare for loads: this process is in the client's namespace, and the server writes to the file `events`."""
         self._events = events
         if "pcap" in self._plan.capture:
             self._ring = Ring()
 
     @contextlib.contextmanager
     def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[LoadCapture]:
-        """Capture what happens in the block, which leaves its rows in `rows`; they have the netlog's word then."""
+        """Capture the block, which sets `rows`; afterwards `rows` also have the handshake time of the netlog."""
         load = LoadCapture(condition)
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
             yield load
@@ -132,7 +132,7 @@ class Captures:
         self._taken.append(load)
 
     def take(self, profile: Profile) -> tuple[CaptureFiles, ...]:
-        """The files of the loads since the last call: of a round that is over, so that its rows are what is kept."""
+        """The files of the loads since the last call. Call it after a round, when its rows are final."""
         taken, self._taken = self._taken, []
         files = tuple(CaptureFiles(load.condition, self._files(load, profile)) for load in taken)
         for file in self._qlogs.glob("*"):
@@ -159,8 +159,8 @@ class Captures:
 def netlog_part(file: BinaryIO, start: int) -> bytes:
     """The part of Chromium's log from an offset on, as a complete log; empty if nothing follows.
 
-    Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it. Nothing is read but the
-    constants and that part: the log of all that a browser did grows to more than a guest's process can have.
+    A part of more than `_NETLOG_BYTES` is cut to its end: the measured load follows its priming. Only the constants and
+    this part are read, because a browser's whole log may exceed the memory of a process in a guest.
     """
     head = b""
     while _EVENTS not in head and (more := file.read(_CHUNK_BYTES)):
@@ -169,7 +169,7 @@ def netlog_part(file: BinaryIO, start: int) -> bytes:
     if not events:
         return b""
     file.seek(max(start, len(head) + len(events)) - 1)
-    log, ended, _ = file.read().partition(b'],\n"polledData"')  # of a Chromium that has ended
+    log, ended, _ = file.read().partition(b'],\n"polledData"')  # if Chromium has ended
     log += b",\n" if ended else b""
     first = max(1, len(log) - _NETLOG_BYTES)
     begin = first if log[first - 1 : first] == b"\n" else log.find(b"\n", first) + 1
@@ -198,7 +198,7 @@ def handshake_ms(log: bytes, host: str) -> float | None:
 
 
 def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFiles, ...]) -> None:
-    """Write the captures of a round into a dataset's folder, instead of those that are there of it.
+    """Write the captures of a round into a dataset's folder, replacing those of the same round.
 
     Raises
     ------
@@ -221,12 +221,12 @@ def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFil
 
 
 def named(text: str) -> str:
-    """Words as a part of a file's name that needs no quotes in a shell."""
+    """Text as a part of a file name that needs no quotes in a shell."""
     return re.sub(r"[^a-z0-9.+]+", "-", text.lower()).strip("-.") or "-"
 
 
 def _from(file: Path, size: int) -> str:
-    """Whole lines from a place on."""
+    """Whole lines of a file from an offset on."""
     with file.open("rb") as opened:
         opened.seek(size)
         whole, end, _ = opened.read().rpartition(b"\n")

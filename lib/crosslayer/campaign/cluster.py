@@ -51,11 +51,11 @@ MOST_ROUNDS: Final = 20
 """Default maximum of rounds in a task: they take a few minutes, much longer than the start of a testbed."""
 
 _PER_TESTBED = 2
-"""Tasks at the scheduler for each testbed: the one that is measured, and the next. More would only be memory."""
+"""Tasks at the scheduler for each testbed: the one being measured, and the next. More would only take memory."""
 _POLL_S = 5.0
 _ATTEMPTS = 3
 _ANSWER_S = 10.0
-"""Limit for the first answer of a worker; one that exceeds it counts as ended."""
+"""Limit for the first answer of a worker; a worker that exceeds it counts as ended."""
 _EXAMINATION_S = 120.0
 """Limit for the examination of a worker's machine."""
 _AGAIN = "Finished rounds are stored: give the same command again to resume the campaign."
@@ -114,8 +114,8 @@ def connected(
     kind
         `local`, `ssh` or `slurm`.
     workers
-        Number of threads here, of jobs of SLURM, or of testbeds on each machine by SSH. None: one; here in virtual time
-        one for each core.
+        `local`: number of threads; in real time always one, in virtual time by default one for each core. `ssh`: number
+        of testbeds on each machine, by default one. `slurm`: number of jobs, by default one.
     hosts
         Machines for `ssh`, separated by commas.
     clock
@@ -124,7 +124,7 @@ def connected(
     Raises
     ------
     CampaignError
-        If Dask is not installed, the scheduler does not answer, or Dask cannot make such a cluster.
+        If Dask is not installed, the scheduler does not answer, or Dask cannot make the cluster.
     """
     try:
         import distributed
@@ -156,7 +156,7 @@ def connected(
 _LOGGERS: Final = ("distributed", "distributed.client", "tornado.application")
 """Loggers of Dask and Tornado in the starter's process. `distributed.client` has a level of its own.
 
-When a scheduler dies, they log tracebacks. The campaign reports it in a sentence.
+When a scheduler dies, they log tracebacks; the campaign reports the death in one sentence.
 """
 
 
@@ -175,17 +175,17 @@ def _quiet(*names: str) -> Iterator[None]:
 
 
 def _check_scheduler_file(file: Path) -> None:
-    """Refuse with a `ValueError` what `dask scheduler --scheduler-file` did not write."""
+    """Raise `ValueError` unless `dask scheduler --scheduler-file` wrote this file."""
     content = read_json(file, CampaignError, "Name the file of `dask scheduler --scheduler-file`.")
     if not isinstance(content, dict) or not isinstance(content.get("address"), str):
         raise ValueError("the file names no address of a scheduler, as `dask scheduler --scheduler-file` writes it")
 
 
 def listening(first: str) -> dict[str, dict[str, Any]]:
-    """Options of an SSH cluster's scheduler and workers: whom they listen to, by the name of its first machine.
+    """Options of an SSH cluster's scheduler and workers: the addresses to listen on, by the name of its first machine.
 
-    The scheduler listens on that machine's address alone, its dashboard on the loopback. A name that this machine
-    cannot resolve, such as one of ~/.ssh/config, leaves the address to Dask. Workers of the loopback stay there too.
+    The scheduler listens on that machine's address alone, its dashboard on the loopback. If this machine cannot resolve
+    the name (e.g. one of ~/.ssh/config), Dask chooses the address. If it is a loopback address, workers use it too.
     """
     scheduler: dict[str, Any] = {"port": 0, "dashboard_address": "127.0.0.1:8797"}
     worker: dict[str, Any] = {"dashboard": False}
@@ -198,13 +198,13 @@ def listening(first: str) -> dict[str, dict[str, Any]]:
 
 
 def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> Any:
-    """A cluster by what Dask has, each worker with a testbed."""
+    """A Dask cluster of a kind, each worker with at least one testbed."""
     import distributed
 
     cores = len(os.sched_getaffinity(0))
     if kind == "local":
         number = (workers or cores) if clock == "virtual" else 1
-        # Threads of this process: what measures are processes in any case, and Python would start once more for each.
+        # Workers are threads of this process: each measures in a process of its own, so workers need none.
         return distributed.LocalCluster(
             n_workers=number, threads_per_worker=1, processes=False, resources={RESOURCE: 1}
         )
@@ -234,7 +234,7 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
 
 
 def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
-    """Rounds of one cell each, in the order of their first rounds, so that every cell is spread over the whole time."""
+    """Batches of up to `size` rounds of one cell, each yielded when it is full, so that cells alternate over time."""
     open_: dict[Cell, RoundBatch] = {}
     for number, cell in todo:
         one = open_.setdefault(cell, [])
@@ -245,7 +245,7 @@ def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
 
 
 def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
-    """The same rounds; of batches that do not go round among the testbeds each gets a part."""
+    """The same rounds; the last batches, too few for all testbeds, are divided so that each testbed gets a part."""
     whole = len(work) - len(work) % testbeds
     left = [entry for batch in work[whole:] for entry in batch]
     return work[:whole] + list(batches(left, max(1, -(-len(left) // testbeds))))
@@ -254,7 +254,7 @@ def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
 def _news(part: FinishedRound, checked: set[str]) -> bool:
     """Whether a campaign keeps these checks: the first check of each link by a host, and every failed one.
 
-    `checked` has the links of which one is kept.
+    `checked` has the links of which a check is kept; it is updated.
     """
     links = {row["link"] for row in part.rows["link_checks"]}
     passed = all(row["verdict"] == "pass" for row in part.rows["link_checks"])
@@ -264,7 +264,7 @@ def _news(part: FinishedRound, checked: set[str]) -> bool:
 
 
 class _Campaign:
-    """What the one who started it keeps: which batches are away, who was left out."""
+    """State of a campaign at its starter: batches that wait, batches at workers, and excluded workers."""
 
     def __init__(
         self, client: Client, request: Request, say: Callable[[str], None], allow_mixed_versions: bool
@@ -305,13 +305,13 @@ class _Campaign:
         except OSError as error:  # of the connection to the scheduler
             raise self._lost() from error
         finally:
-            with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to forget
+            with contextlib.suppress(Exception):  # a scheduler that has ended has no tasks to cancel
                 self._client.cancel(list(self._away), force=True)
                 if self._request.worker_files:
                     self._client.unregister_worker_plugin(self._request.worker_files)
 
     def _pack(self) -> None:
-        """Give the workers, also those that come later, the pages and traces that only this machine has."""
+        """Send the pages and traces that only this machine has to all workers, present and future."""
         from crosslayer.campaign.worker_files import pack
 
         if (packed := pack(self._request.job)) is None:
@@ -319,11 +319,11 @@ class _Campaign:
         self._request = replace(self._request, worker_files=packed.name)
         try:
             self._client.register_plugin(packed, name=packed.name)
-        except Exception as error:  # of one of them; it says so again when it gets a task
+        except Exception as error:  # of a worker, which reports it again when it gets a task
             self._say(f"A worker did not take the campaign's own pages and traces: {error}")
 
     def _prepare(self) -> int:
-        """Wait for the first testbed and return their number; determines the identity that all workers must have."""
+        """Wait for the first workers and return the number of testbeds; sets the identity required of all workers."""
         reports = self._ask()
         able = [one for one in reports.values() if not one.unable]
         if not able:
@@ -339,7 +339,7 @@ class _Campaign:
             )
         ours = provenance.code()
         if not self._allow_mixed_versions:
-            meant = self._request.job.versions | ours  # a campaign that is gone on with stays what it was
+            meant = self._request.job.versions | ours  # a resumed campaign keeps its versions
             same = [one.identity for one in able if differing(one.identity, meant) == []] or [able[0].identity]
             most = Counter(tuple(sorted(one.items())) for one in same).most_common(1)[0][0]
             self._request = replace(self._request, expected=dict(most) | ours)
@@ -399,7 +399,7 @@ class _Campaign:
         return results
 
     def _leave_out(self, worker: str, why: str) -> None:
-        """No more tasks for a worker, and those that it has for others: Dask would keep them where they are."""
+        """Exclude a worker: it gets no more tasks, and its waiting ones go to others, which Dask would not do."""
         self._refused.append(why)
         self._say(f"A worker is left out: {why}")
         self._client.run_on_scheduler(
@@ -438,7 +438,7 @@ class _Campaign:
         for part in answer.parts:
             mine = replace(part, host=answer.host)
             if part.cell is None:
-                # A task looks at its link; the campaign keeps one check of each by a host, and all that failed.
+                # Each task checks its link. The campaign keeps one check of each link by a host, and all that failed.
                 if _news(part, self._checked.setdefault(answer.host.mark, set())):
                     yield mine
             elif (entry := (part.number, part.cell)) in left:
@@ -452,7 +452,7 @@ class _Campaign:
             self._leave_out(answer.worker, answer.refused)
 
     def _again(self, batch: RoundBatch, why: str, *, counts: bool) -> None:
-        """Back to those that wait, in front; not for ever."""
+        """Put a batch in front of the waiting ones; `CampaignError` after `_ATTEMPTS` failures."""
         self._failed_attempts[batch[0]] += counts
         if self._failed_attempts[batch[0]] >= _ATTEMPTS:
             raise CampaignError(
@@ -461,7 +461,7 @@ class _Campaign:
         self._todo.appendleft(batch)
 
     def _why(self, error: BaseException, key: str) -> str:
-        """What became of a task without an answer; a worker that failed is left out."""
+        """Reason why a task returned no answer; workers on which it failed are excluded."""
         from distributed import KilledWorker
 
         if not isinstance(error, (KilledWorker, asyncio.CancelledError)):
@@ -513,4 +513,4 @@ def _address(client: Client) -> str:
 
 
 def _key(cell: Cell, number: int) -> str:
-    return f"{cell.link} {cell.page}-{number}-{os.urandom(4).hex()}"  # the dashboard sums up by what is before the '-'
+    return f"{cell.link} {cell.page}-{number}-{os.urandom(4).hex()}"  # the dashboard groups by the part before '-'

@@ -1,4 +1,4 @@
-"""Conditions of studies: the rows of each, what it is observed with, and how one observation of it is made.
+"""Conditions of studies. Each has a name, a table for its rows, an instrument, and a way to make one observation.
 
 A study that only observes conditions is a table of them: `CONDITIONS`, and `MEASURER = measuring(CONDITIONS)`.
 """
@@ -63,7 +63,7 @@ class Condition(ABC):
         """Make one observation; `row` has the columns that are known before (`Measurer.row`)."""
 
     def supported(self, plan: Plan) -> bool:
-        """Whether the browser of the plan can be brought into this condition."""
+        """Whether the browser of the plan can be measured in this condition."""
         return True
 
     def versions(self) -> dict[str, str]:
@@ -82,7 +82,7 @@ class Exchange(Condition):
     protocol: dns.Protocol
     resumption: dns.Resumption = dns.Resumption.NONE
     condition: str = "main"
-    """Name of what the client does differently, in the column `condition`."""
+    """Value of the column `condition`: main, or the name of a variation of the client."""
     settings: dns.ClientSettings | None = None
 
     table: ClassVar[str] = "dns_exchanges"
@@ -102,7 +102,7 @@ class Exchange(Condition):
         self.observe(tool, page, {})
 
     def observe(self, tool: Exchanges, page: PageSpec, row: Row) -> Rows:
-        """Make one exchange; one that resumes a session has the row of the priming exchange before its own."""
+        """Make one exchange; to resume a session, also the priming exchange, whose row comes first."""
         return {self.table: tool.exchange(row, page.host, self.protocol, self.resumption, self.settings)}
 
 
@@ -145,7 +145,7 @@ class TcpConnect(Condition):
 
     @property
     def columns(self) -> Row:
-        """None: all rows of `tcp_rtts` are of this condition."""
+        """No columns: all rows of `tcp_rtts` are of this condition."""
         return {}
 
     def open(self, context: RoundContext, sharing: Sequence[Any]) -> Exchanges:
@@ -153,7 +153,7 @@ class TcpConnect(Condition):
         return Exchanges(context)
 
     def warm_up(self, tool: Exchanges, page: PageSpec) -> None:
-        """Nothing needs it."""
+        """Do nothing: a connect needs no warm-up."""
 
     def observe(self, tool: Exchanges, page: PageSpec, row: Row) -> Rows:
         """Make one connect."""
@@ -167,7 +167,7 @@ class Load(Condition):
     h3: str
     """`1-rtt` or `0-rtt`."""
     condition: str = "main"
-    """Name of what browser or server does differently, in the column `condition`."""
+    """Value of the column `condition`: main, or the name of a variation of browser or server."""
     role: Role = Role.MEASURED
     primed_alias: int | None = None
     """Number of the page's alias that is primed; None primes the page's own host, whose ticket then resumes."""
@@ -200,7 +200,7 @@ class Load(Condition):
 
     @property
     def validated(self) -> bool:
-        """Whether the server knows the client's address from the first packet on."""
+        """Whether the client's first packet proves its address by a token."""
         return self.primed_alias is None and self.token
 
     @property
@@ -222,7 +222,7 @@ class Load(Condition):
         return tool.load(row, page, self)
 
     def supported(self, plan: Plan) -> bool:
-        """A browser that stores every token on its own, without a ticket, cannot load without one."""
+        """Whether the browser can load without a token, if required: not if it stores tokens even without a ticket."""
         return self.token or KINDS[self.browser or plan.browser].token_needs_ticket
 
     def versions(self) -> dict[str, str]:
@@ -277,7 +277,7 @@ class ConditionsMeasurer(Measurer):
         return self._supported(self.table)
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """One self-check in turn: every cell has each of them once in `aa_period` rounds."""
+        """The self-check of this round, if any. In turn, each self-check is in one of `aa_period` rounds of a cell."""
         names = self._supported(self.checks)
         period = self.context.plan.options.aa_period if names else 0
         if not period:

@@ -1,6 +1,6 @@
-"""RO-Crates by the Process Run Crate profile: which run of which program made which file, from what.
+"""RO-Crates by the Process Run Crate profile: which run of which program made which file, from which inputs.
 
-`python -m crosslayer.campaign.crate FOLDER...` writes those of datasets again, from their `campaign.json`.
+`python -m crosslayer.campaign.crate FOLDER...` writes the crates of datasets again, from their `campaign.json`.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: date
     dataset
         Folder of the dataset.
     files
-        What was written there.
+        Files that were written there.
     started
-        When; its end is now.
+        Start of the run; its end is now.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _write(
     inputs: list[dict[str, Any]],
     files: Mapping[str, str],
 ) -> Path:
-    from rocrate.model import ContextEntity  # here: it takes as long to import as all the rest
+    from rocrate.model import ContextEntity  # imported here, since its import takes as long as all others
     from rocrate.rocrate import ROCrate
 
     path = folder / FILE_NAME
@@ -167,7 +167,7 @@ def _write(
         for file, about in files.items()
     ]
     others = ", ".join(f"{of} {version}" for of, version in versions.items() if of != "crosslayer")
-    # A git revision is a name of its own (https://swhid.org), wherever the repository is.
+    # A git revision identifies the code wherever the repository is (https://swhid.org).
     program = f"https://archive.softwareheritage.org/swh:1:rev:{revision}" if revision else "#crosslayer"
     instrument = entity(
         {
@@ -179,7 +179,7 @@ def _write(
             "url": program,
         }
     )
-    # No name of a person or machine is taken from where it runs: who wants to be named says so.
+    # No name of a person or machine is taken from the system. Users who want to be named set CROSSLAYER_AGENT.
     who = os.environ.get("CROSSLAYER_AGENT", "whoever ran it (not recorded)")
     agent = entity({"@id": "#agent", "@type": "Organization", "name": who})
     action = crate.add_action(

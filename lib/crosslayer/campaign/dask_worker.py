@@ -1,4 +1,4 @@
-"""A task of a Dask worker: it measures rounds of one cell on its machine, with the executors of any machine.
+"""Tasks of a Dask worker: it measures rounds of one cell on its machine, with the same executors as without Dask.
 
 Pickle finds the functions of this module by their names. `campaign.cluster` sends the tasks and receives the answers.
 """
@@ -114,7 +114,7 @@ def _report(request: Request) -> WorkerReport:
 
 
 def examine(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
-    """Examine this machine, once in a process; see `WorkerHooks.examine`."""
+    """Examine this machine, once per process; see `WorkerHooks.examine`."""
     with _LOCK:
         if (key := (measurer, plan.browser, clock)) not in _known:
             _known[key] = _examination(measurer, plan, clock)
@@ -169,7 +169,7 @@ def _localised(request: Request) -> Job:
 
 
 def _refusal(host: provenance.MeasuringHost, why: str) -> tuple[str, str]:
-    """The fields `refused`, with the worker's name, and `worker`."""
+    """The fields `refused`, prefixed with the machine's name or address, and `worker` of `WorkerAnswer`."""
     from distributed import get_worker
 
     address = get_worker().address
@@ -210,7 +210,7 @@ def _measured_in_subprocess(job: Job, say: Callable[[str], None]) -> Generator[F
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # its output then has the fault
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # the output has the fault in this case
                 pipe.write(pickle.dumps(job))
             yield from map(from_json, process.stdout)
         except BaseException:
@@ -232,7 +232,7 @@ def _reserved_cpu(clock: Clock) -> Iterator[None]:
                 file = locks.enter_context(_lock_file(f"core-{core}"))
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.sched_setaffinity(0, {core})  # of this thread; the guest runs on the first of them
+                    os.sched_setaffinity(0, {core})  # of this thread; the guest runs on the first core of this set
                     break
         try:
             yield

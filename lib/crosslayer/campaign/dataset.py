@@ -1,10 +1,9 @@
-"""Reading a dataset folder: checked once when it is opened, read lazily afterwards.
+"""Reader of dataset folders: it checks a folder when it opens it, and then reads lazily.
 
-A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `schema`).
-Opening refuses what would make a wrong number later: another schema version, a column that is missing or of
-another type or unit, a file that is damaged, missing or in the wrong place, NaN, a negative duration, a success without
-its value, a condition of an unknown name, an observation that is there twice, a link with two RTTs. Nothing is written
-here.
+A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `tables`). Faults that would
+falsify results are refused: another schema version; a missing column, or one of another type or unit; a damaged,
+missing or misplaced file; NaN or a negative duration; a success without its value; an unknown condition; a duplicate
+observation; a link with two RTTs. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +28,11 @@ from crosslayer.decode import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
 
 BUSY_PERCENT = 10
-"""A round of the wall clock in which others had, or the hypervisor took, more of the processors' time is left out."""
+"""Limit for the CPU time of other processes and hypervisor in a round in real time, percent; busier rounds are left
+out."""
 
 _AT_ONCE = 1_000_000
-"""Rows whose conditions are read at a time when a dataset is opened."""
+"""Number of rows that are read at a time when a dataset is opened."""
 
 EMULATED = (
     "All its resolvers have addresses of private or test networks: these numbers describe an emulated Internet "
@@ -42,9 +42,9 @@ EMULATED = (
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
 _UNTOLD = {
     "clock": pl.col("clock").fill_null("wall"),
-    "host": pl.col("host").fill_null("").cast(pl.Categorical),  # four bytes a row, though it is part of every key
+    "host": pl.col("host").fill_null("").cast(pl.Categorical),  # 4 bytes per row, since the analysis groups by it
 }
-"""What rows have that are older than the column."""
+"""Values of columns that are newer than a file."""
 
 
 def _option_text(name: str, value: Any) -> str:
@@ -76,12 +76,12 @@ class Host:
 
     cpu: str
     cores: int
-    """0 if the machine is unknown; `cpu` then has the reason."""
+    """0 if the machine is unknown; `cpu` then has a description of it."""
     memory_bytes: int
     kernel: str
     os: str
     machine: str = ""
-    """Its architecture."""
+    """CPU architecture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +101,21 @@ class Campaign:
     schema_version: int
     study: str
     links: tuple[str, ...]
-    """Link profiles the plan asked for, in its order."""
+    """Link profiles of the plan, in its order."""
     pages: tuple[str, ...]
-    """Pages the plan asked for, in its order."""
+    """Pages of the plan, in its order."""
     rounds: int
-    """Rounds per cell the plan asked for."""
+    """Rounds per cell of the plan."""
     seed: int | None = None
     """None for an imported campaign."""
     clock: Literal["wall", "virtual"] = "wall"
     """Clock of the measurement."""
     browser: str = "chromium"
-    """What pages were loaded in, where any were."""
+    """Browser of the page loads, if there are any."""
     congestion_control: str = ""
     """Congestion control of TCP; empty if the plan named none, so that the machine's default was used."""
     capture: tuple[str, ...] = ()
-    """What was kept of loads besides their rows."""
+    """Captures of loads that were kept in addition to their rows."""
     capture_rounds: int = 1
     """Number of rounds of each cell whose captures are kept."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -129,14 +129,14 @@ class Campaign:
     """netem or uml."""
     host: Host
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Every machine that measured, by its name in the column `host`: fields as of `host`, and its own versions."""
+    """Every measuring machine, by its name in the column `host`: the fields of `Host`, and versions that differ."""
     versions: dict[str, Any] = field(default_factory=dict)
     git: Git = Git()
     notes: tuple[str, ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each table."""
     method: dict[str, str] = field(default_factory=dict)
-    """By what it was measured, see `method_of`."""
+    """Programs, clock and code of the measurement, see `method_of`."""
 
     @classmethod
     def read(cls, path: Path) -> Campaign:
@@ -180,7 +180,7 @@ class Campaign:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The whole plan, the study's options among the rest."""
+        """The whole plan, including the study's options."""
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
         given = {"congestion_control": self.congestion_control} if self.congestion_control else {}
         given |= {"browser": self.browser} if self.browser != "chromium" else {}
@@ -189,7 +189,7 @@ class Campaign:
 
     @property
     def git_revision(self) -> str:
-        """Empty if it is not known."""
+        """Git revision of the checkout; empty if it is not known."""
         return self.git.revision or ""
 
     @property
@@ -199,15 +199,15 @@ class Campaign:
 
 
 def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of `host_load` of rounds in which others used too much of the machine; none in virtual time."""
+    """Rows of `host_load` whose round exceeds `BUSY_PERCENT`; none in virtual time."""
     taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
     return host_load.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
 
 def dataset_sha256(folder: Path) -> str:
-    """One hash of `campaign.json` and every file of the tables, for what is made of them.
+    """SHA-256 of `campaign.json` and all files of the tables, to identify the dataset in its results.
 
-    With `LC_ALL=C`, in the folder: `sha256sum campaign.json */*/*.parquet | sha256sum`.
+    The same with `LC_ALL=C`, in the folder: `sha256sum campaign.json */*/*.parquet | sha256sum`.
     """
     tables = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*/*.parquet"))
     lines = (f"{_file_sha256(folder / name)}  {name}\n" for name in ("campaign.json", *tables))
@@ -221,7 +221,7 @@ def _file_sha256(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _hashed(path: Path, _size: int, _changed_ns: int) -> str:
-    """Every figure of a dataset asks again."""
+    """SHA-256 of a file; cached, because every figure of a dataset needs it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -233,18 +233,18 @@ class Dataset:
     folder: Path
     campaign: Campaign
     rounds_per_cell: tuple[int, int]
-    """Fewest and most rounds any cell has rows of."""
+    """Smallest and largest number of rounds of any cell."""
     files: Mapping[str, tuple[Path, ...]]
     """Parquet files of each table; empty if the dataset has no such table."""
     busy: pl.DataFrame
-    """Rounds in which the machine was busy with something else: round, link, page."""
+    """Rounds in which other processes used too much of the machine: round, link, page."""
     left_out: bool
-    """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
+    """Whether observations of busy rounds are left out. They are kept if most rounds were busy, or by `every_round`."""
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False, compare=False)
     """Cache of tables: a repeated request returns the same object."""
 
     def __getstate__(self) -> list[Any]:
-        """State for `pickle`, without the tables asked for: another thread may add one meanwhile."""
+        """State for `pickle`, without the cache of tables, because another thread may change it meanwhile."""
         return [{} if one.name == "_tables" else getattr(self, one.name) for one in fields(self)]
 
     @classmethod
@@ -256,12 +256,12 @@ class Dataset:
         folder
             Folder with `campaign.json` and the tables.
         every_round
-            Leave no round out, however busy the machine was.
+            Whether to keep all rounds, however busy the machine was.
 
         Raises
         ------
         DatasetError
-            Names the file or table, what is wrong with it and the next step.
+            With the file or table, its fault and the next step.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -305,9 +305,9 @@ class Dataset:
         Returns
         -------
         polars.LazyFrame
-            Columns as in the schema. A table the dataset does not have gives no rows; a column that is newer
-            than the dataset gives nulls. Of observations those of rounds that are not left out, of a
-            comparison of resolvers without the attempts at a round that were voided.
+            Columns as in the schema. A table that the dataset lacks has no rows; a column newer than the dataset has
+            nulls, or a default for `clock` and `host`. Observations of rounds that are left out are missing. So are
+            attempts of `resolver_queries` that an event voided.
 
         Raises
         ------
@@ -322,7 +322,7 @@ class Dataset:
 
     def _table(self, name: str) -> pl.LazyFrame:
         rows = _scan(TABLES[name], self.files[name])
-        if name == "resolver_queries":  # attempts at a round that something disturbed do not count
+        if name == "resolver_queries":  # without the attempts at a round that an event voided
             key = ["link", "round", "attempt"]
             voided = self.table("resolver_events").filter(pl.col("attempt").is_not_null()).select(key)
             rows = rows.with_columns(pl.col("attempt").fill_null(0)).join(
@@ -330,13 +330,13 @@ class Dataset:
             )
         if not self.left_out or name in ("host_load", "link_checks", "forwarding_delay"):
             return rows
-        # Where there is one page only, some studies' rows name something else there.
+        # With a single page, the column `page` is no key: in some studies' rows it has another value.
         key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]
         return rows.join(self.busy.lazy(), on=key, how="anti", maintain_order="left")
 
     @property
     def caption(self) -> str:
-        """Campaign, rounds, backend and host, as every figure's caption ends."""
+        """Campaign, rounds, backend and host: the end of every figure's caption."""
         fewest, most = self.rounds_per_cell
         planned = self.campaign.rounds
         measured = str(most) if fewest == most else f"{fewest} to {most}"
@@ -363,7 +363,7 @@ class Dataset:
 
     @property
     def _emulated(self) -> bool:
-        """Whether it has queries to resolvers, all of them at addresses that no host of the Internet has."""
+        """Whether the dataset has queries to resolvers, and none of their addresses is global."""
         if not self.files["resolver_queries"]:
             return False
         addresses = self.table("resolver_queries").select(pl.col("address").unique()).collect()["address"]
@@ -371,7 +371,7 @@ class Dataset:
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:
-    """Campaigns of the same study in virtual time, in the neighbouring folders whose names start with `NAME-virtual`.
+    """Campaigns of the same study in virtual time, in sibling folders whose names start with `NAME-virtual`.
 
     Raises
     ------
@@ -390,7 +390,7 @@ def _refuse(fault: str, where: Path | str, next_step: str = _MEASURE_AGAIN) -> N
 
 
 def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> int:
-    """Refuse a file whose columns are not the table's; how many rows it has."""
+    """Refuse a file whose columns do not match the table; returns its number of rows."""
     try:
         with pq.ParquetFile(path) as file:
             actual, rows = file.schema_arrow, int(file.metadata.num_rows)
@@ -428,10 +428,11 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
 
 
 def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The conditions of a table: their key, the folder they are in, how many rows and rounds; and how many faults.
+    """Two frames: the conditions of a table, and its faults.
 
-    Rounds are counted of observations only. The second frame has a row a folder; a fault is a column `what is
-    wrong:name of the column`. Each folder is read by itself, since telling its rounds apart takes memory for each.
+    The first has a row per condition: key, folder, number of rows and, for observations, number of rounds. The second
+    has a row per folder; a column `FAULT:COLUMN` counts the rows with that fault. Each folder is read separately,
+    since counting distinct rounds takes memory for each round.
     """
     key = [column.name for column in table.columns if column.key]
 
@@ -451,16 +452,16 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
         return counted.select(where, pl.all()), faults
 
     folders = [(folder, list(files)) for folder, files in groupby(paths, key=lambda path: path.parent)]
-    with ThreadPoolExecutor(2) as pool:  # no more: each has a million rows, and polars threads of its own
+    with ThreadPoolExecutor(2) as pool:  # only two: each folder may have a million rows, and polars has threads too
         of_folders = list(pool.map(lambda one: of(*one), folders))
     conditions, faults = (pl.concat(frames) for frames in zip(*of_folders, strict=True))
     return conditions.sort("_folder", *key), faults
 
 
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
-    """Number of rows of each condition, and whether their rounds are strictly ascending, so that all differ.
+    """Number of rows of each condition, and whether the rounds of each are strictly ascending, hence distinct.
 
-    So no round of a large campaign need be remembered to see that none is there twice.
+    This shows that a large campaign has no duplicates without keeping all its rounds in memory.
     """
     parts = []
     for start in count(0, _AT_ONCE):
@@ -469,7 +470,7 @@ def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
         varying = [name for name in key if differs[name].item()] or key[:1]
         rounds = pl.col("round")
         parts.append(
-            some.group_by(varying).agg(  # what all have in common need not be told apart
+            some.group_by(varying).agg(  # columns with one value need no grouping
                 pl.col(name for name in key if name not in varying).first(),
                 rows=pl.len(),
                 first=rounds.first(),
@@ -486,15 +487,15 @@ def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
-    """What would spoil a statistic without anybody noticing: the fault, its column, and the rows it is true of."""
+    """Faults that would silently falsify a statistic: fault, column, and an expression that is true for faulty rows."""
     real = [column for column in table.columns if column.type is float]
     yield from (("NaN or infinite values", column.name, ~pl.col(column.name).is_finite()) for column in real)
     yield from (("values below 0", column.name, pl.col(column.name) < 0) for column in real if not column.signed)
     for column in (column for column in table.columns if column.success):
         expected = pl.col("error").is_null()
         if isinstance(column.success, str):
-            # A client that cannot tell the handshake from the query (DoH of an imported campaign) has neither; where no
-            # server was asked (all of an imported campaign) there is no evidence at all.
+            # Both are null if the client cannot separate handshake and query (DoH of an imported campaign), or if there
+            # is no server log (all imported campaigns).
             expected &= pl.col(column.success).is_not_null()
         yield "rows that succeeded but have no value", column.name, pl.col(column.name).is_null() & expected
     for column in (column for column in table.columns if column.required and not column.key):
@@ -502,9 +503,9 @@ def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
 
 
 def _check_values(conditions: pl.DataFrame, faults: pl.DataFrame, table: type[Table], campaign: Campaign) -> None:
-    """Raises for the first fault of what `_conditions` found of a table."""
+    """Raise `DatasetError` for the first fault in the frames that `_conditions` returned for a table."""
     key = [column for column in table.columns if column.key]
-    # Rows are of the campaign that campaign.json describes, and of the link whose folder they are in.
+    # Rows must be of the campaign and study in campaign.json, and of the link of their folder.
     belongs = {"campaign": pl.lit(campaign.campaign), "study": pl.lit(campaign.study)}
     belongs["link"] = pl.col("_folder").str.extract(r"link=([^/]*)$")
     for name, expected in ((name, expected) for name, expected in belongs.items() if name in conditions.columns):
@@ -519,7 +520,7 @@ def _check_values(conditions: pl.DataFrame, faults: pl.DataFrame, table: type[Ta
         wrong = conditions.filter(pl.col(of.name).is_null())
         if of.required and wrong.height:
             _refuse(f"column {of.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
-        # Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) unnoticed.
+        # Rows with an unknown value would silently be left out or evade a rule (0-RTT counts only with evidence).
         wrong = conditions.filter(~pl.col(of.name).is_in(of.values)) if of.values else wrong.clear()
         if wrong.height:
             _refuse(

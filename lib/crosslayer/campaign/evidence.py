@@ -16,14 +16,14 @@ from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, T
 
 
 def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
-    """How evidence differs from what was expected, as the error of a row; None if all of it agrees.
+    """The difference between evidence and expected values, as the error of a row; None if there is none.
 
     Parameters
     ----------
     evidence
         Columns of the row, or other facts by name.
     expected
-        The values that some of them must have.
+        Required values of some of them.
     """
     wrong = [
         f"{name} is {evidence[name]} instead of {value}" for name, value in expected.items() if evidence[name] != value
@@ -34,9 +34,9 @@ def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | 
 def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool | None:
     """Whether a browser has kept the token of its last connection to a host; None if the server sent none.
 
-    Chromium keeps one only for a server whose session ticket it has already (`needs_ticket`), and quic-go puts both
-    into one packet in an order drawn for each: without a look at it, half of its loads have no token. A packet that is
-    retransmitted brings the token again, after the ticket.
+    Chromium keeps a token only if it already has a session ticket of the server (`needs_ticket`). quic-go puts both
+    into one packet in random order: without this check, half of Chromium's loads would have no token. A retransmitted
+    packet brings the token again, after the ticket.
     """
     kept: dict[str | None, bool] = {}
     to_host = None
@@ -81,9 +81,9 @@ def load_evidence(
     page
         The page that was loaded.
     early_data, resumed, validated
-        What is expected: the request is early data, the handshake is resumed, a token proves the client's address.
-        `error` is set where the evidence differs. Connections to the page's other origins must be resumed, too, or none
-        of them. Whether their requests are early data and whether they have a token is not checked.
+        Expected evidence: the request is early data, the handshake is resumed, a token proves the client's address.
+        `error` is set if the evidence differs. Connections to the page's other origins must also agree with `resumed`.
+        Whether their requests are early data and whether they have a token is not checked.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.listener == "h3"]
     documents = [event for event in requests if event.path == "/" and event.host == page.host]
@@ -130,7 +130,7 @@ def exchange_columns(result: dns.ExchangeResult, events: Iterable[Event]) -> dic
     """Columns of `dns_exchanges` from an exchange, and from the events of the server on it.
 
     The server logs whether a query over QUIC was early data, and whether the client's address was validated. `error` is
-    set where the former is not as requested, or where the server logged no such query.
+    set if early data is not as requested, or if the server logged no such query.
     """
     columns = DnsExchanges.taken(tables.EXCHANGE, result)
     if not result.protocol.transport.over_quic:
@@ -160,21 +160,21 @@ def exchange_columns(result: dns.ExchangeResult, events: Iterable[Event]) -> dic
 
 
 def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[str, str]:
-    """The column `error` of `page_loads` where a resource of the measured load failed or was not requested; else empty.
+    """The column `error` of `page_loads` if a resource of the measured load failed or was not requested; else empty.
 
     Parameters
     ----------
     events
-        What the server reported since before the load; its log counts from the last request for the document on.
+        Events of the server since before the load; only those from the last request for the document on count.
     page
-        What was loaded.
+        The page that was loaded.
     load
-        What the browser reports; it knows the status of each response.
+        The browser's report, which has the status of each response.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.host in page.looked_up]
     begins = [event.time_ns for event in requests if event.path == "/" and event.host == page.host]
     if not begins:
-        return {}  # that the server saw no load at all is another error
+        return {}  # `load_evidence` reports this error
     measured = [event for event in requests if event.time_ns >= begins[-1] and event.path != ICON]
     answered = {(event.host, event.path) for event in measured if event.status == HTTPStatus.OK}
     failed = {

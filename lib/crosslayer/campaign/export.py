@@ -1,4 +1,4 @@
-"""From the store to a dataset: Parquet partitioned by table and link, `campaign.json`, RO-Crate metadata."""
+"""Export of the store as a dataset: Parquet partitioned by table and link, `campaign.json`, RO-Crate metadata."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def export(store: Store, folder: Path) -> Path:
 
 
 def check_kept(store: Store, folder: Path) -> None:
-    """Refuse a folder whose dataset has rows that the store does not have: an export would delete them.
+    """Refuse a folder whose dataset has rows that the store lacks, because an export would delete them.
 
-    Files that cannot be read are no reason: an export repairs them.
+    Files that cannot be read do not count, because an export replaces them.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _refuse(folder: Path, what: str) -> NoReturn:
 
 
 def _rows_of(table: Path) -> tuple[int, set[str]]:
-    """How many rows the readable files of a table have, and of which campaigns."""
+    """Number of rows in the readable files of a table, and the campaigns of these rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,7 +95,7 @@ def _rows_of(table: Path) -> tuple[int, set[str]]:
 
 
 def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
-    """Returns how many rows there are."""
+    """Write a table of the dataset; returns its number of rows."""
     fresh = folder / f".{table.table}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     total = sum(write_part(store.chunks(table.table, link), fresh, link) for link in store.links(table.table))
@@ -106,7 +106,7 @@ def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
 
 
 def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:
-    """The rows of a link, one chunk at least, as a part of the table that `folder` holds; returns how many."""
+    """Write the rows of a link, at least one chunk, as a part of the table in `folder`; returns their number."""
     import pyarrow.parquet as pq
 
     part = folder / f"link={link}" / "part-0.parquet"

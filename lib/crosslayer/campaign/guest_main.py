@@ -25,12 +25,12 @@ COMMAND: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
 
 
 def main() -> None:
-    """Measure the job; if that fails, the last line is the fault."""
+    """Measure the job; if that fails, the last line has the fault."""
     try:
         namespaces.enter(COMMAND)
-        from crosslayer.campaign.rounds import local_executor  # not before: what enters starts itself again
+        from crosslayer.campaign.rounds import local_executor  # imported late: `enter` starts this program again
 
-        job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this guest
+        job: Job = pickle.load(sys.stdin.buffer)  # trusted: written by the process that started this guest
         for part in local_executor(job, lambda line: print(line, file=sys.stderr, flush=True)):
             _write(to_json(part))
     except CrosslayerError as error:
@@ -48,7 +48,7 @@ def _write(value: Mapping[str, Any]) -> None:
 
 
 def to_json(part: FinishedRound) -> dict[str, Any]:
-    """A part as JSON values."""
+    """A finished part of the job as JSON values."""
     cell = None if part.cell is None else [part.cell.link, part.cell.page]
     return {
         "cell": cell,
@@ -65,7 +65,7 @@ def to_json(part: FinishedRound) -> dict[str, Any]:
 
 
 def from_json(line: bytes | bytearray) -> FinishedRound:
-    """The part in a line of output.
+    """The finished part in a line of output.
 
     Raises
     ------

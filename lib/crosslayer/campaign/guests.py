@@ -22,19 +22,19 @@ from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, find_kernel
 _KEPT: Final = frozenset({"HOME", "LANG", "PATH", "TZ"})
 _KEPT_PREFIXES: Final = ("CROSSLAYER_", "FONTCONFIG_", "LC_", "LD_", "NIX_", "PYTHON", "SSL_CERT_", "XDG_")
 _NO_RANDOM_INSTRUCTIONS: Final = "~0x4000000000000010:~0x40000"
-"""For OpenSSL and BoringSSL: no RDRAND, time stamp counter and RDSEED, which are the processor's own."""
+"""Value for OpenSSL and BoringSSL: do not use RDRAND, RDSEED and time stamp counter, which the guest cannot control."""
 
 
 def guest_executor(clock: Clock, guests: int) -> Executor:
     """An executor that measures in guests, each with a task of the plan.
 
-    In virtual time the rounds depend on the plan only (`Plan.tasks`), to the last bit, on the same machine. If a guest
+    In virtual time, on one machine, the rounds depend only on the plan (`Plan.tasks`), to the last bit. If a guest
     dies, another guest measures the unfinished round again, with other random numbers.
 
     Parameters
     ----------
     clock
-        Of the guests.
+        Clock of the guests.
     guests
         Maximum number of guests at a time; one in real time, since they would disturb each other.
     """
@@ -119,7 +119,7 @@ class _GuestSlot:
 
     def _start(self) -> None:
         self._left = len(self._todo)
-        # The progress of the campaign is left out: what happens in a guest depends on its task only.
+        # The progress of the campaign is left out: the events in a guest must depend on its task only.
         given = _packed(replace(self._job, todo=self._todo, versions={}, quiet=True))
         self._lines = {b"1": bytearray(), b"2": bytearray()}
         self._machine = Guest(
@@ -139,7 +139,7 @@ class _GuestSlot:
         return []
 
     def _read(self, say: Callable[[str], None]) -> list[FinishedRound]:
-        """The parts that have come."""
+        """Read the guest's output; returns the parts that are complete."""
         parts: list[FinishedRound] = []
         try:
             for kind, payload in self._machine.frames():
@@ -165,7 +165,7 @@ class _GuestSlot:
         return parts
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Replace the guest if it would never end."""
+        """Replace the guest if one of its programs can no longer map memory, so that it would never end."""
         if self._todo:
             try:
                 self._machine.check_programs()
@@ -179,7 +179,7 @@ class _GuestSlot:
         Raises
         ------
         CampaignError, GuestDied
-            If this guest finished no round, and neither did the guest before it; a command that ends has one attempt.
+            If two guests in a row finished no round; if a guest's command ended, one such guest is enough.
         """
         if not self._todo:
             if self._tasks:
@@ -199,7 +199,7 @@ class _GuestSlot:
         self._start()
 
     def _is_kept(self, checks: FinishedRound) -> bool:
-        """Whether a campaign keeps these checks: of each link those of its first task, and all that failed."""
+        """Whether a campaign keeps these checks: those of the first task of each link, and all that failed."""
         rows = checks.rows["link_checks"]
         return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)
 

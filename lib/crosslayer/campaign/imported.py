@@ -15,7 +15,7 @@ from crosslayer.campaign.export import write_part
 from crosslayer.campaign.tables import Table
 
 UNKNOWN_HOST = {"cpu": "an unknown machine", "cores": 0, "memory_bytes": 0, "kernel": "unknown", "os": "unknown"}
-"""`host` of `campaign.json` where nothing is known of the machine."""
+"""`host` of `campaign.json` if the machine is unknown."""
 
 
 def check_new(folder: Path) -> None:

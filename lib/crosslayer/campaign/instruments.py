@@ -45,7 +45,7 @@ _Key = TypeVar("_Key")
 _QUESTION_TIMEOUT_S = 10.0
 
 LOADS_PER_PROCESS = 100
-"""A browser is started anew after so many loads: within 400, Chromium's PLT of example.org on fiber grew from 60 to
+"""Loads after which a browser is started anew: within 400 loads, Chromium's PLT of example.org on fiber grew from 60 to
 68 ms."""
 
 
@@ -69,7 +69,7 @@ class Exchanges:
         resumption: dns.Resumption = dns.Resumption.NONE,
         settings: dns.ClientSettings | None = None,
     ) -> list[dict[str, Any]]:
-        """Resolve a name on a new connection, after one that leaves its session if it is to be resumed.
+        """Resolve a name on a new connection; to resume a session, make a priming exchange before.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class StubExchanges(Generic[_Key]):
     context
         Plan and running testbed.
     stubs
-        By key, the transport of a stub and further fields of its settings.
+        By key: the transport of a stub, and further fields of its settings.
     """
 
     def __init__(self, context: RoundContext, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
@@ -126,7 +126,7 @@ class StubExchanges(Generic[_Key]):
         """Resolve a name on a new connection of a stub with a full handshake; columns of `dns_exchanges`."""
         stub = self._stubs[key]
         stub.forget()
-        stub.metrics()  # discard those of earlier exchanges
+        stub.metrics()  # discard the metrics of earlier exchanges
         address = stub.listen.rpartition(":")[0]
         settings = dns.ClientSettings(timeout_s=_QUESTION_TIMEOUT_S, udp_retransmit_s=_QUESTION_TIMEOUT_S)
         started = time.time()
@@ -167,7 +167,7 @@ class KeptBrowser:
     context
         Plan and running testbed.
     warm_up
-        A load that is not recorded, the first of every process.
+        Makes the first load of every process, which is not recorded.
     name
         Name of its folder, unique in the run.
     programs
@@ -194,7 +194,7 @@ class KeptBrowser:
         self._processes = 0
 
     def close(self) -> None:
-        """End it."""
+        """End the browser."""
         if self._browser is not None:
             self._browser.close()
             self._browser = None
@@ -235,7 +235,7 @@ class Loads:
     context
         Plan and running testbed.
     first
-        Load of the first plan's page that every browser process makes first, without a row.
+        How every browser process first loads the plan's first page, without a row.
     name
         Name of this browser's folder, if the run has others.
     browser
@@ -259,7 +259,7 @@ class Loads:
         self._kept.close()
 
     def open(self) -> Browser:
-        """The browser of the next load, warmed up by one that is not recorded."""
+        """The browser of the next load, after a warm-up load that is not recorded."""
         return self._kept.open()
 
     def load(self, row: dict[str, Any], page: PageSpec, condition: Load) -> Rows:
@@ -279,7 +279,7 @@ class Loads:
         try:
             browser = self.open()
             server.set_early_data(condition.early_data)
-            server.events()  # discard those of earlier loads
+            server.events()  # discard the events of earlier loads
             load = self._load(browser, page, condition)
         except BrowserError as error:
             self.close()
@@ -322,7 +322,7 @@ def warmed(
     capture: dns.Capture,
     settings: dns.ClientSettings | None = None,
 ) -> list[dns.ExchangeResult]:
-    """The exchange, and before it the priming one that fetches its ticket and token, where it resumes a session."""
+    """Make an exchange; to resume a session, first make the priming exchange that fetches its ticket and token."""
     sessions = dns.SessionStore()
     steps = [(resumption, False)]
     if resumption is not dns.Resumption.NONE:
@@ -338,7 +338,7 @@ def warmed(
 def exchange_rows(
     row: Mapping[str, Any], results: Iterable[dns.ExchangeResult], events: Iterable[Event], **priming: Any
 ) -> list[dict[str, Any]]:
-    """Rows of `dns_exchanges`: of the priming exchange where there was one, with `priming`, and of the measured one."""
+    """Rows of `dns_exchanges`: of the priming exchange, if there was one, with `priming`; and of the measured one."""
     *before, measured = results
     events = list(events)
     first = {"resumption": dns.Resumption.NONE.value, "role": "priming"} | priming
@@ -360,7 +360,7 @@ def load_columns(load: PageLoad) -> dict[str, Any]:
 
 
 def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The rows of `resources` that belong to a row of `page_loads`; `events` are the server's on the load."""
+    """The rows of `resources` for a row of `page_loads`; `events` are the server's events of the load."""
     served = {(event.host, event.path): server_ms(event) for event in events if isinstance(event, RequestEvent)}
     rows = []
     for entry in load.resources:

@@ -21,7 +21,7 @@ from crosslayer.vocabulary import Role
 
 @dataclass(frozen=True, slots=True)
 class RoundContext:
-    """What a study measures with: the plan and the running testbed."""
+    """What a study needs to measure: the plan and the running testbed."""
 
     plan: Plan
     campaign: str
@@ -83,7 +83,7 @@ class Measurer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close what stays open between observations."""
+        """Close everything that stays open between observations."""
 
     def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
         """Columns of an observation that are known before it is made."""

@@ -1,4 +1,4 @@
-"""By what a campaign was measured: one record, which `campaign.json` has and the report shows."""
+"""The method of a campaign: one record of programs, clock and code for `campaign.json` and the report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 _CLIENTS = {name: browser.title for name, browser in BROWSERS.items()} | {"libcurl": "libcurl"}
 """Programs that load pages, by their key in `versions`."""
 _SHORT = 7
-"""Digits of a hash."""
+"""Digits of a shortened hash."""
 
 
 def method_of(campaign: Campaign) -> dict[str, str]:
     """The record of a campaign, from its versions, revision and plan.
 
-    Keys are code, clock, kernel, link, browser, navigation and server; one of which nothing is known has no entry.
-    `export` stores it; of a campaign that was exported before, the reader makes it.
+    Keys are code, clock, kernel, link, browser, navigation and server; unknown ones are missing. `export` stores the
+    record. If a dataset has none, `Campaign.read` makes it.
     """
     versions = {name: str(version) for name, version in campaign.versions.items()}
     clients = {name: title for name, title in _CLIENTS.items() if name in versions} if _loads_pages(campaign) else {}
@@ -45,7 +45,7 @@ def _code(campaign: Campaign) -> str:
 
 
 def _kernel(campaign: Campaign, versions: dict[str, str]) -> str:
-    """That of the guest in virtual time, else that of the machine."""
+    """The guest's kernel, if the campaign was measured in guests, else that of the machine."""
     if "guest_kernel" not in versions:
         return f"Linux {campaign.host.kernel}"
     patch = versions.get("guest_kernel_patch_sha256", "")[:_SHORT]
@@ -53,7 +53,7 @@ def _kernel(campaign: Campaign, versions: dict[str, str]) -> str:
 
 
 def _navigation(client: str, versions: dict[str, str]) -> str:
-    """What tells a client to load a page."""
+    """The interface by which a client is made to load a page."""
     driver = BROWSERS[client].driver if client in BROWSERS else ""
     if client == "libcurl":
         return "its own call"

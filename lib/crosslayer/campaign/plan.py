@@ -1,4 +1,4 @@
-"""Plan of a campaign: conditions, and their order from a seed. Pure: no clock and no file."""
+"""Plan of a campaign: its cells and options, and the order of everything from a seed. No clock, no file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ OWN_CAMPAIGNS: Final = Path("data/local")
 """Folder of the campaigns measured in a checkout; git ignores it. `data/raw` holds the committed campaigns only."""
 
 _ALIASES = 2
-"""Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
+"""Alias host names that a page needs: one is primed for H3 1-RTT, the other for its A/A self-check."""
 
 CUBIC = "cubic"
-"""Default congestion control of TCP: that of Linux, and over QUIC that of quic-go and Chromium."""
+"""Default congestion control of TCP; also the default of Linux, and over QUIC that of quic-go and Chromium."""
 
 RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
 
 MOST_ROUNDS = 100_000
-"""Maximum rounds of a plan, 26 times the paper's; all rounds of all cells are in memory."""
+"""Maximum rounds of a plan, 26 times the paper's; limited since all rounds of all cells are in memory."""
 
 _OF_A_GUEST = 8
 """Maximum rounds per guest: enough to amortise its start, few enough that guests finish together."""
@@ -43,7 +43,7 @@ _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A link and a page: what a round repeats."""
+    """A link and a page, which a round measures."""
 
     link: str
     page: str
@@ -88,7 +88,7 @@ class Plan:
     def order(self, round_number: int) -> list[Cell]:
         """Cells of one round: links in random order, the pages of a link in random order.
 
-        The pages of a link stay together, since a change of link costs a check of its rates.
+        The pages of a link stay together, since each change of link costs a check of its rates.
         """
         draw = self._draw(round_number)
         links = draw.sample(self.links, len(self.links))
@@ -105,8 +105,8 @@ class Plan:
     def tasks(self) -> list[RoundBatch]:
         """Tasks of the guests in virtual time, in the order in which guests start; together they have every round.
 
-        They depend on the plan only, and what happens in a guest depends on its task only. So the same plan gives the
-        same rows, whatever machine measures it and with however many guests.
+        Tasks depend only on the plan, and the events in a guest only on its task. So, on one machine, the same plan
+        gives the same rows with any number of guests.
         """
         parts = -(-self.rounds // _OF_A_GUEST)
         bounds = [self.rounds * part // parts for part in range(parts + 1)]
@@ -125,7 +125,7 @@ class Plan:
         return random.Random("/".join(map(str, (self.seed, *key))))
 
     def resized(self, **values: Any) -> Self:
-        """The same with other rounds, links, pages or options."""
+        """The same plan with other rounds, links, pages or options."""
         return replace(self, **values)
 
     def as_dict(self) -> dict[str, Any]:
@@ -136,9 +136,9 @@ class Plan:
 def changed(
     plan: Plan, values: Mapping[str, Any], *, where: str = "plan", next_step: str = "Give it another value."
 ) -> Plan:
-    """`plan` with some fields set, each checked; those of `options` against the options of its study.
+    """`plan` with some fields replaced. Each value is checked; `options` against the options of the study.
 
-    `where` and `next_step` are of the error: whence the values are, and what to do about one that is out of range.
+    `where` (source of the values) and `next_step` (advice for a value out of range) become part of the error.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def check_names(
     Raises
     ------
     CampaignError
-        Naming it and those there are.
+        With the name that is unknown or unusable, and the names that are possible.
     """
     for kind, wanted, known, further in (
         ("link profile", plan.links, links, MADE),

@@ -1,4 +1,4 @@
-"""Where and with what a campaign was measured."""
+"""Machine, code and program versions of a measurement."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class MeasuringHost:
     """A machine that measures."""
 
     mark: str
-    """Tells it from the others of a campaign, and nobody which machine it is."""
+    """Distinguishes the machine from others of the campaign without revealing its identity."""
     name: str
-    """What CROSSLAYER_HOST calls it; empty if the campaign numbers it."""
+    """Name from CROSSLAYER_HOST; empty if the campaign numbers the machine."""
     machine: dict[str, Any]
     """Its hardware, see `host`."""
     code: dict[str, str] = field(default_factory=dict)
@@ -48,12 +48,12 @@ class MeasuringHost:
 def this_host(campaign: str) -> MeasuringHost:
     """The machine this process runs on.
 
-    Its mark is a hash, since neither name nor identifier of a machine is anybody else's business.
+    Its mark is a hash, so that datasets reveal neither name nor identifier of the machine.
 
     Raises
     ------
     CampaignError
-        Where CROSSLAYER_HOST is no word.
+        If CROSSLAYER_HOST is not a valid name.
     """
     name = os.environ.get("CROSSLAYER_HOST", "")
     if not re.fullmatch(r"[\w.-]{0,40}", name, re.ASCII):
@@ -69,7 +69,7 @@ def this_host(campaign: str) -> MeasuringHost:
 
 
 def code() -> dict[str, str]:
-    """The crosslayer of this process: `commit`, empty if it is not known, and `code`, the hash of its modules."""
+    """Code of this process: `commit`, empty if it is not known, and `code`, the hash of its modules."""
     return {"commit": str(revision()["revision"] or ""), "code": code_sha256()}
 
 
@@ -83,7 +83,7 @@ def code_sha256() -> str:
 
 
 def host() -> dict[str, Any]:
-    """CPU, cores, memory, kernel and operating system of this machine; no name and no address of it."""
+    """CPU, cores, memory, kernel and operating system of this machine, without its name and address."""
     release = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
     return {
         "cpu": _cpu(),
@@ -96,7 +96,7 @@ def host() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Versions of Python, its OpenSSL (the client's of DoT and DoH), crosslayer and the packages that take part."""
+    """Versions of Python, its OpenSSL (used by the clients of DoT and DoH), crosslayer and the packages it uses."""
     versions = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
     versions["openssl"] = ssl.OPENSSL_VERSION
     return versions | {name: importlib.metadata.version(name) for name in _PACKAGES}
@@ -115,7 +115,7 @@ def quic_go_version(program: Path) -> str:
 
 
 def revision() -> dict[str, Any]:
-    """Git revision of this package's checkout and whether its files are as committed; of the package elsewhere."""
+    """Git revision of this package's checkout, and whether its files are committed; else from CROSSLAYER_REVISION."""
     root = resources.home()
     if root is None:
         given = os.environ.get("CROSSLAYER_REVISION")
@@ -127,7 +127,7 @@ def revision() -> dict[str, Any]:
 
 @cache
 def _checked_out(program: str, root: Path) -> dict[str, Any]:
-    """What git says of a checkout, asked once: this process runs the code that it began with."""
+    """Git revision and state of a checkout; cached, because this process runs the code that it started with."""
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)

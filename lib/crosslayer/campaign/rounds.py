@@ -38,7 +38,7 @@ class Job:
     campaign: str
     """Identifier of the campaign."""
     todo: list[tuple[int, Cell]]
-    """Rounds of a cell, in this order."""
+    """Number and cell of each round, in the order of measurement."""
     measurer: type[Measurer]
     profiles: dict[str, Profile]
     """Every link that the plan may name, by name."""
@@ -61,18 +61,18 @@ class FinishedRound:
     """Number of the round; -1 for checks before the first round."""
     rows: Rows
     failures: int
-    """How many of its observations failed."""
+    """Number of its observations that failed."""
     backend: str
     versions: dict[str, str]
     """Versions of all programs that took part, by name."""
     host: provenance.MeasuringHost | None = None
-    """The machine it was measured on; None for this one."""
+    """The machine that measured it; None for this one."""
     captured: tuple[CaptureFiles, ...] = ()
-    """Files of its loads, where the plan asks for them."""
+    """Files of its loads, if the plan has captures."""
 
 
 _STEP_NS = 1_000_000
-"""Clocks that are steered keep together; the readings of two differ by less."""
+"""Change of Unix time against the monotonic clock beyond which the clock was set, ns; slewing changes both alike."""
 _READINGS = 5
 _ROUND_ATTEMPTS = 3
 
@@ -83,15 +83,15 @@ Executor = Callable[[Job, Callable[[str], None]], Generator[FinishedRound, None,
 def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Measure in this process.
 
-    If a program of the testbed dies, or the clock is set, by which packets are stamped, a new testbed measures the
-    current round again. A round whose link fails a check is measured again at most twice; then its rows have the error.
+    If a program of the testbed dies, or the clock that stamps packets is set, a new testbed measures the current round
+    again. A round whose link fails a check is measured again at most twice; after that, its rows have the error.
 
     Parameters
     ----------
     job
         What to measure.
     say
-        Takes lines for the user.
+        Receives lines for the user.
 
     Yields
     ------
@@ -149,7 +149,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                     number, cell = todo[0]
                     with _clock_unset():
                         rows, failures = _proved_round(job, testbed, measuring, captures, number, cell, say)
-                    testbed.raise_if_dead()  # what it measured last is not to be believed then
+                    testbed.raise_if_dead()  # if so, its last results are not valid
                     captured = captures.take(job.profiles[cell.link])
                     yield FinishedRound(cell, number, rows, failures, *constants, captured=captured)
                     todo.popleft()
@@ -168,7 +168,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
 
 
 def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
-    """Versions of everything that takes part where this process runs, by name.
+    """Versions of all programs and packages that take part on this machine, by name.
 
     Raises
     ------
@@ -181,14 +181,14 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
         "server": provenance.server_version(server),
         "quic-go": provenance.quic_go_version(server),
     }
-    with contextlib.suppress(ResourceError):  # most studies need none
+    with contextlib.suppress(ResourceError):  # most studies need no stub
         versions["stub"] = stub_version()
     return versions
 
 
 @contextlib.contextmanager
 def _clock_unset() -> Iterator[None]:
-    """Raise `TestbedError` where the clock was set during the block, by whoever keeps this machine's time."""
+    """Raise `TestbedError` if this machine's clock was set during the block, e.g. by a time service."""
     before_ns = _clock_offset_ns()
     yield
     step_ns = _clock_offset_ns() - before_ns
@@ -197,7 +197,7 @@ def _clock_unset() -> Iterator[None]:
 
 
 def _clock_offset_ns() -> int:
-    """Unix time less the monotonic clock's; of several readings that nobody came between."""
+    """Unix time minus monotonic clock, ns; of several readings, the one with the shortest duration."""
     readings = []
     for _ in range(_READINGS):
         before_ns, unix_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
@@ -206,7 +206,7 @@ def _clock_offset_ns() -> int:
 
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
-    """Every link once, so that its delay is calibrated, and everything once without recording it."""
+    """Set every link once, which calibrates its delay, and warm up the measurer on the first."""
     for index, profile in enumerate(links):
         yield testbed.set_link(profile)
         if index == 0:
@@ -263,8 +263,8 @@ def _round(
     with testbed.cross_traffic() as cross:
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:
-                time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
-                testbed.rewind()  # so that every condition of a round meets the same of a trace
+                time.sleep(profile.rtt_ms / 1e3)  # else packets of the last connection's close are still on the link
+                testbed.rewind()  # so that every condition of a round begins at the same point of a trace
                 with testbed.measuring_delay() as late, captures.load(measuring, condition, number) as load:
                     load.rows = measuring.measure(condition, cell, number, position)
                 observation = load.rows
@@ -279,7 +279,7 @@ def _round(
                 rows.setdefault(table, []).extend(some)
                 faults += sum(row.get("error") is not None for row in some)
             if faults:
-                testbed.raise_if_dead()  # at once: whatever follows would fail too
+                testbed.raise_if_dead()  # at once, because all further observations would fail too
             failures += faults
     checks[-1]["cross_mbit"] = cross.mbit
     if result.passed and not (ending := testbed.confirm_link(before)).passed:
@@ -294,7 +294,7 @@ def _round(
 
 
 def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) -> list[dict[str, Any]]:
-    """Every check with its verdict, those that failed and were repeated too."""
+    """Rows of all checks since the last call, including those that failed and were repeated."""
     where = {"campaign": campaign, "round": number, "page": page}
     return [
         where | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
@@ -303,7 +303,7 @@ def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) 
 
 
 def describe(check: Mapping[str, Any]) -> str:
-    """A check of a link, by the columns of its row, as a line for the user."""
+    """A line for the user about a check of a link, given by the columns of its row."""
     rtt = "no answer" if check["rtt_ms"] is None else f"{check['rtt_ms']:.2f} ms"
     rates = " ".join(
         f"{name} {measured:.2f} of {nominal:.2f} Mbit/s"

@@ -1,4 +1,4 @@
-"""Run a campaign: rounds in, the store, the dataset out. Where the rounds come from is no matter here."""
+"""Run a campaign: store the rounds that an executor measures, then export the dataset."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def measure(
     folder
         Folder of the dataset; a campaign of the same plan in it is continued.
     measurer
-        What measures the plan's study.
+        Measurer of the plan's study.
     profiles
         Every link that the plan may name, by name.
     backend
         `netem`, `uml` or `auto`.
     say
-        Takes lines for the user.
+        Receives lines for the user.
     source
         Executor of the rounds: this process, which is then in private namespaces, guests, or a cluster.
     own_pages
@@ -97,11 +97,11 @@ def measure(
 
 
 def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Callable[[str], None]) -> Counter[str]:
-    """Every part into the store when it comes, one transaction each; how many observations failed on which host."""
+    """Store every part when it arrives, each in one transaction; returns the number of failed observations by host."""
     failures: Counter[str] = Counter()
     hosts = Hosts(store, job.campaign)
     with contextlib.closing(source(job, say)) as parts:
-        first = next(parts)  # before there is a bar: what is missing is one line
+        first = next(parts)  # before the progress bar starts, so that an error is one line
         with tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
             for part in itertools.chain((first,), parts):
                 origin = {"clock": job.plan.clock, "host": hosts.named(part)}
@@ -121,7 +121,7 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
 
 
 def identify(store: Store, plan: Plan) -> str:
-    """The campaign's identifier, made once; provenance that is fixed at its start."""
+    """The campaign's identifier; the first call makes it and stores the provenance that is fixed at the start."""
     if (known := store.fact("campaign")) is None:
         known = f"{plan.study}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{plan.seed}"
         store.set_fact("campaign", known)

@@ -1,6 +1,6 @@
 """The store of a running campaign: SQLite in WAL mode, one transaction per round.
 
-Killed anywhere, a campaign goes on where it was: a round is in the store whole or not at all.
+A campaign that was killed at any moment can be resumed: a round is in the store completely or not at all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 FILE_NAME = "campaign.sqlite"
 _RESCUED = "campaign-rescued.sqlite"
 _DATASET = ("campaign.json", *TABLES, "captures")
-"""What an export writes into the folder."""
+"""Files and folders of a dataset."""
 _CHUNK_ROWS = 10_000
 """Rows of a chunk: memory does not depend on the size of a table."""
 _FULL_BYTES = 1_000_000
-"""Free space below which a failed write is one of a full disk: SQLite reports `disk I/O error` for some of them."""
+"""Free space, bytes, below which a failed write counts as a full disk: SQLite reports some as `disk I/O error`."""
 
 Rows = Mapping[str, Iterable[Mapping[str, Any]]]
-"""Rows by table; a row has a value for each column it knows."""
+"""Rows by table; a row has values by column and may lack columns."""
 
 
 class Store:
@@ -42,15 +42,15 @@ class Store:
     Parameters
     ----------
     folder
-        Folder of the dataset; made where it is missing.
+        Folder of the dataset; created if it is missing.
     plan
-        What is to be measured; a store made by another plan is refused. None opens the campaign that is there.
+        Plan to measure; a store of another plan is refused. None opens the existing campaign.
 
     Raises
     ------
     CampaignError
-        If the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
-        was begun by an older crosslayer, there is none and no plan to begin one with, or the folder holds a dataset
+        If the folder cannot be written, the disk is full, or another run holds the store. If the store has another plan
+        or was begun by an older crosslayer. If there is neither a store nor a plan. If the folder holds a dataset
         without a store, which an export would overwrite.
     """
 
@@ -73,10 +73,10 @@ class Store:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self._file, isolation_level=None, timeout=2)
                 undo.callback(self._db.close)
-                # First of all: without it the log's index is a file, which a full disk has no space for.
+                # Must come first: without it, the log's index is a file, for which a full disk has no space.
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._db.execute("PRAGMA journal_mode = WAL")
-                # A round is on the disk when its transaction ends, also if the machine goes down.
+                # FULL: a round is on the disk when its transaction ends, even if the machine fails.
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("BEGIN EXCLUSIVE")
                 if (health := self._read("PRAGMA quick_check(1)")[0][0]) != "ok":
@@ -85,7 +85,7 @@ class Store:
                 self._adopt(plan)
                 self._create()
                 self._db.execute("COMMIT")
-                # O_PATH: to close any other descriptor of the file would give up SQLite's locks.
+                # O_PATH, because closing any other descriptor of the file would release SQLite's locks.
                 self._held = os.open(self._file, os.O_PATH)
                 undo.callback(os.close, self._held)
                 self._left = self._stamps()
@@ -108,7 +108,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the database; its log is folded into it."""
+        """Close the database, which merges its write-ahead log."""
         self._db.close()
         os.close(self._held)
 
@@ -118,7 +118,7 @@ class Store:
             self._db.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({body})')
             known = {column for _, column, *_ in self._db.execute(f'PRAGMA table_info("{name}")')}
             for column in table.columns:
-                if column.name not in known:  # younger than this store
+                if column.name not in known:  # newer than this store
                     self._db.execute(f'ALTER TABLE "{name}" ADD COLUMN "{column.name}" {column.sql}')
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS rounds (link TEXT, page TEXT, round INTEGER, PRIMARY KEY (link, page, round))"
@@ -141,7 +141,7 @@ class Store:
             return
         now, usual = (json.loads(json.dumps(values)) for values in (plan.as_dict(), asdict(type(plan.options)())))
         if known is not None:
-            # What is younger than the store had its default then.
+            # Keys that are newer than the store had these values.
             first: dict[str, Any] = {"clock": "wall", "congestion_control": CUBIC, "browser": "chromium"}
             first |= {"capture": [], "capture_rounds": 1}
             there = _flat(first | known | {"options": usual | known["options"]})
@@ -161,12 +161,12 @@ class Store:
         self.set_fact("options_changed", {key: value for key, value in now["options"].items() if value != usual[key]})
 
     def fact(self, name: str) -> Any:
-        """A value of the campaign besides its rows; None if there is none."""
+        """A fact: a JSON value of the campaign that is not in its rows; None if there is none."""
         rows = self._read("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else None
 
     def set_fact(self, name: str, value: object) -> None:
-        """Store a JSON value of the campaign besides its rows."""
+        """Store a fact: a JSON value of the campaign that is not in its rows."""
         with self._writing():
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
@@ -175,7 +175,7 @@ class Store:
         return set(self._read("SELECT link, page, round FROM rounds"))
 
     def add_round(self, cell: Cell, round_number: int, rows: Rows) -> None:
-        """Write one finished round, whole or not at all."""
+        """Write one finished round, completely or not at all."""
         self._write(rows, (cell.link, cell.page, round_number))
 
     def add_rows(self, rows: Rows) -> None:
@@ -204,7 +204,7 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A write of the block, whole or not at all, to a file that nobody else has touched since the last one."""
+        """Write the block completely or not at all; refuse if another program changed the file since the last write."""
         opened = hasattr(self, "_left")
         if opened:
             self.check_untouched()
@@ -218,7 +218,7 @@ class Store:
             self._left = self._stamps()
 
     def _stamps(self) -> list[tuple[int, ...] | None]:
-        """What another program's write would change: of the database and its log."""
+        """Values that a write by another program would change, of the database and of its log."""
         stamps: list[tuple[int, ...] | None] = []
         for file in (self._file, self._file.with_name(f"{FILE_NAME}-wal")):
             try:
@@ -235,7 +235,7 @@ class Store:
         Raises
         ------
         CampaignError
-            With what became of the rounds: of a removed file they are written to the folder again.
+            With the state of the rounds; those of a removed file are written to the folder again.
         """
         if self._stamps() == self._left:
             return
@@ -271,11 +271,11 @@ class Store:
         )
 
     def links(self, table: str) -> list[str]:
-        """The links that a table has rows of, by name."""
+        """The links of which a table has rows, by name."""
         return [link for (link,) in self._read(f'SELECT DISTINCT "link" FROM "{table}" ORDER BY 1')]
 
     def count(self, table: str) -> int:
-        """How many rows a table has."""
+        """Number of rows of a table."""
         return int(self._read(f'SELECT count(*) FROM "{table}"')[0][0])
 
     def chunks(self, table: str, link: str) -> Iterator[pyarrow.Table]:
@@ -283,7 +283,7 @@ class Store:
 
         Each chunk has the Arrow schema of the table and at most `_CHUNK_ROWS` rows. A link without rows has no chunk.
         """
-        import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
+        import pyarrow as pa  # here, because the command line imports this module and importing pyarrow is slow
 
         schema, columns = TABLES[table].arrow_schema(), TABLES[table].columns
         names = ", ".join(f'"{c.name}"' for c in columns)

@@ -1,8 +1,8 @@
-"""The tables of a dataset: a class each, a line per column, and everything that follows from them.
+"""The tables of a dataset: one class per table, one line per column.
 
-The SQLite store, the Parquet files, the frames of the analysis, what a reader refuses, what a row takes from the
-results of browser, DNS client and stub, and `docs/reference/columns.md`, which is what
-`python -m crosslayer.campaign.tables` prints. Columns may be added, never renamed. No I/O here.
+They determine the SQLite store, the Parquet files, the frames of the analysis and the checks of a reader. They also
+determine the values that a row takes from results of browser, DNS client and stub. `docs/reference/columns.md` is the
+output of `python -m crosslayer.campaign.tables`. Columns may be added, never renamed. No I/O here.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 SCHEMA_VERSION = 3
-"""Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
+"""Increased if a column or a key of `campaign.json` changes name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
 """A `dns.ExchangeResult`."""
 STUB = "QueryMetrics"
 """The stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
-"""A `browser.PageLoad`; next its parts, by the names of the W3C."""
+"""A `browser.PageLoad`; the next three are its parts, with the names of the W3C."""
 NAVIGATION = "PerformanceNavigationTiming"
 PAINT = "PerformancePaintTiming"
 RESOURCE = "PerformanceResourceTiming"
 ASKED = "Asked"
 """A query of the load generator (`dns.Asked`)."""
 MACHINE = "Usage"
-"""A `machine.Usage`."""
+"""A `cpu_load.Usage`."""
 LATENESS = "ExtraDelay"
 """A `testbed.ExtraDelay`."""
 CHECK = "LinkCheck"
@@ -72,19 +72,19 @@ class Column:
     """One column of a table."""
 
     type: Any
-    """int, float, str, bool, list[float], or the enum whose words it holds."""
+    """int, float, str, bool, list[float], or the enum of its values."""
     meaning: str
     source: str = ""
-    """Result that has the value, see `Table.taken`: `Exchange` for the field of the column's name, else as
-    `PerformanceNavigationTiming.connectEnd`."""
+    """Result that has the value, see `Table.taken`: `Exchange` if its field has the column's name, else with the field,
+    e.g. `PerformanceNavigationTiming.connectEnd`."""
     required: bool = False
     """Every row has a value, failed observations included."""
     key: bool = False
     """Part of the key that identifies a condition; a round measures each condition once."""
     success: bool | str = False
-    """An observation without error has a value; given another column, then where that one has one."""
+    """True: every observation without error has a value. Name of another column: only if that column has a value."""
     signed: bool = False
-    """A difference, which may be below 0; no other number may."""
+    """The value may be negative, e.g. a difference; all other numbers may not."""
     present: bool | None = None
     """Whether a file must have the column; None: if it is required, in the key, or has a value in each success."""
     name: str = field(default="", init=False)
@@ -130,10 +130,10 @@ class Table:
     """A table of a dataset; its subclasses are never instantiated."""
 
     table: ClassVar[str]
-    """Its name, and that of the folder of its Parquet files."""
+    """Name of the table, and of the folder of its Parquet files."""
     columns: ClassVar[tuple[Column, ...]]
     observed: ClassVar[bool]
-    """Its rows are observations: a round has each condition once."""
+    """Whether its rows are observations: a round has each condition once."""
 
     def __init_subclass__(cls, table: str = "") -> None:
         cls.table = table
@@ -144,19 +144,19 @@ class Table:
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
-        """The columns that a result gives as they are.
+        """The columns that are copied unchanged from a result.
 
         Parameters
         ----------
         source
-            What the result is: one of the names that columns have as `source`.
+            Kind of the result: a value of `Column.source`, without the field.
         result
-            An object with such attributes, or a mapping with such keys.
+            An object with the fields as attributes, or a mapping with the fields as keys.
 
         Raises
         ------
         AttributeError, KeyError
-            If the result lacks one.
+            If the result lacks a field.
         """
         return {
             name: result[key] if isinstance(result, Mapping) else getattr(result, key)
@@ -165,7 +165,7 @@ class Table:
 
     @classmethod
     def sources(cls, source: str) -> dict[str, str]:
-        """The columns that come from a result as they are, and what they are called there."""
+        """The columns that are copied unchanged from a result, each with the name of its field there."""
         parts = [(column.name, *column.source.partition(".")) for column in cls.columns]
         return {name: key or name for name, of, _, key in parts if of == source}
 
@@ -184,7 +184,7 @@ class Table:
             One field per column, in order; a required column is not nullable, so writing a null there fails.
             Field metadata: `description`, and `unit` if there is one. Schema metadata: `table`, `schema_version`.
         """
-        import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
+        import pyarrow as pa  # here, because the command line imports this module and importing pyarrow is slow
 
         types = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
         types[list[float]] = pa.list_(pa.float64())
@@ -201,7 +201,7 @@ class Table:
 
     @classmethod
     def polars_schema(cls) -> dict[str, polars.DataType]:
-        """Column names and types of the frames it is read as."""
+        """Column names and types of the table's polars frame."""
         import polars as pl
 
         return dict(pl.DataFrame(cls.arrow_schema().empty_table()).schema)
@@ -756,7 +756,7 @@ _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "s
 
 
 def to_markdown() -> str:
-    """`docs/reference/columns.md`."""
+    """Content of `docs/reference/columns.md`."""
     common = {name: getattr(DnsExchanges, name) for name in _COMMON}
     enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.values}
     lines = [
@@ -802,7 +802,7 @@ def to_markdown() -> str:
 
 
 def _row_of(table: type[Table]) -> str:
-    """What a row of a table is: the first sentence of its description, without what follows a semicolon."""
+    """Description of a row of a table: the first sentence of the table's docstring, up to a semicolon."""
     return (table.__doc__ or "").partition(";")[0].partition(".")[0]
 
 

@@ -1,7 +1,6 @@
-"""A visit by our own clients: a name resolved and its page loaded, on two connections or on one.
+"""A visit by our own clients: they resolve a name and load its page, on two connections or on one.
 
-A study chooses what a client requests and what an earlier connection left it; a visit is made and timed the same way
-for all.
+A study chooses the requests of the clients, and their ticket and token. All visits are made and timed in the same way.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from crosslayer.pages import PageSpec
 from crosslayer.testbed.server import Server
 
 SETTINGS = dns.ClientSettings(timeout_s=60.0)
-"""The largest page takes longer than a query may, on the slowest link."""
+"""Settings for all visits: on the slowest link, the largest page takes longer than the default timeout of a query."""
 
 _QUIET_S = 0.2
-"""Time in which a link falls idle: on DSL the last, padded datagrams of a connection that was closed take up to a third
-of an RTT from whoever comes next, and the pause of an RTT between observations is not all of it: what a client brings
-is fetched after it."""
+"""Time after which the link is idle, s. On DSL, the last, padded datagrams of a closed connection delay the next
+packets by up to a third of an RTT. The pause of one RTT between observations comes too early, since ticket and token
+are fetched after it."""
 
 _Client = TypeVar("_Client", bound=dns.Client)
 
 
 def client_bringing(of: type[_Client], server: dns.Resolver, host: str, *, ticket: bool, token: bool) -> _Client:
-    """A client with what an earlier connection left it: a ticket, with which it sends early data, a token, or neither.
+    """A client with a ticket, a token, both or neither of an earlier connection; with a ticket it sends early data.
 
-    The earlier connection is made here, and resolves `host`; `DnsError` if it fails.
+    If needed, this function makes the earlier connection, which resolves `host`; `DnsError` if that fails.
     """
     session = dns.Session()
     if ticket or token:
@@ -45,7 +44,7 @@ def client_bringing(of: type[_Client], server: dns.Resolver, host: str, *, ticke
 
 
 def quiet(server: Server) -> None:
-    """Let the link fall idle, and take from the server what it has to say of what came before."""
+    """Wait until the link is idle, and discard the server's events so far."""
     time.sleep(_QUIET_S)
     server.events()
 
@@ -58,25 +57,25 @@ def visit(
     waits_for_settings: bool = False,
     at_once: bool = False,
 ) -> dict[str, Any]:
-    """Resolve and load; columns of `resolved_loads`, and `DnsError` where a part does not come.
+    """Resolve a name and load its page; returns columns of `resolved_loads`. `DnsError` if one of them fails.
 
     The clock starts with the first packet.
 
     Parameters
     ----------
     page
-        What is loaded.
+        The page to load.
     resolving, loading
-        Who resolves its name and who loads it, neither connected yet; one and the same on one connection.
+        Clients that resolve its name and load it, not yet connected; the same client for one connection.
     waits_for_settings
-        Nothing is asked for on the page's connection before the server's SETTINGS (RFC 9114, section 7.2.4).
+        Whether requests on the page's connection wait for the server's SETTINGS (RFC 9114, section 7.2.4).
     at_once
-        The document is asked for together with its name; on one connection only.
+        Whether the document is requested together with the query for its name; on one connection only.
     """
     query = dns.build_query(dns.Question(page.host), resolving.protocol, SETTINGS)
     shared = resolving is loading
     waits = shared and waits_for_settings
-    # What leaves with the first flight is made before: the query, unless something else comes first.
+    # The first flight has the query, prepared in advance, unless SETTINGS or a request must come first.
     resolving.connect(None if waits or at_once else query)
     handshake = resolving.timeline.phases.get(PhaseName.HANDSHAKE)
     start_s = handshake.started_ns / 1e9 if handshake else time.perf_counter()

@@ -39,7 +39,7 @@ class WorkerFiles(WorkerPlugin):  # type: ignore[misc]  # untyped in some versio
         return f"crosslayer-{hashlib.sha256(self.packed).hexdigest()[:16]}"
 
     def unpack(self, folder: Path) -> None:
-        """Put the files into a folder of this name below `folder`, in one step."""
+        """Put the files into a folder of this name below `folder`, atomically."""
         if (folder / self.name).is_dir():
             return
         made = Path(mkdtemp(dir=folder))
@@ -74,7 +74,7 @@ def pack(job: Job) -> WorkerFiles | None:
 
 
 def localise(job: Job, name: str) -> Job:
-    """The job with the files of the package of that name, instead of those of the starter's machine; on a worker.
+    """On a worker: the job with the files of the named package instead of those of the starter's machine.
 
     Raises
     ------

@@ -45,7 +45,7 @@ from crosslayer.errors import printable
 from crosslayer.testbed import outside
 
 EARLY_RTT = 1.5
-"""Early answers take less than this: one round-trip, or two if the server waits for the handshake."""
+"""Limit for an early answer, RTT: it takes one round-trip, or two if the server waits for the handshake."""
 AMPLIFICATION = 3.0
 """Bytes a server may send per byte received before the client's address is validated (RFC 9000, section 8)."""
 
@@ -54,7 +54,7 @@ _SPARE_RTT = 0.5
 _SILENT_S = 15.0
 """Silence of the client after its first flight, s: a server retransmits at growing intervals."""
 _REPLAY_AFTER_S = 15.0
-"""Delay before early data is replayed, s: servers forget closed connections and their IDs sooner."""
+"""Delay before early data is replayed, s: servers keep closed connections and their IDs for a shorter time."""
 _REACTION_S = 2.0
 """Time for a server to react to a client that violates the protocol, s."""
 _DOQ_PROTOCOL_ERROR = 0x2
@@ -218,7 +218,7 @@ def _exchange(
 def _again(
     server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False
 ) -> ExchangeResult:
-    """An exchange with the session of one just before it; returns the first exchange if that fails."""
+    """Make an exchange, then another one with its session; returns the first if that fails."""
     sessions = SessionStore()
     first = _exchange(server, protocol, sessions=sessions, priming=True)
     return first if first.error else _exchange(server, protocol, resumption, sessions=sessions, token=token)
@@ -246,7 +246,7 @@ def _version_negotiation(server: ExaminedServer, protocol: Protocol) -> CheckOut
 
 
 def _in_time(protocol: Protocol, outcome: CheckOutcome) -> CheckOutcome:
-    """Failed if it took longer than its round-trips."""
+    """Mark an outcome as failed if its time exceeds the transport's round-trips by `_SPARE_RTT`."""
     if outcome.value is None or outcome.value < protocol.transport.round_trips + _SPARE_RTT:
         return outcome
     return outcome._replace(result=Result.FAILED, detail=f"{protocol.transport.round_trips} round-trips would suffice")
@@ -268,10 +268,10 @@ def _ticket_once(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _replay(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Send the same datagrams again from another port, after the end of the connection they began.
+    """Send a first flight again, from another port, after its connection has ended.
 
-    A forked process sends only them, like an attacker who recorded them. Unlike an attacker it has the client's keys,
-    so it can decrypt an answer.
+    A forked process sends only these datagrams, like an attacker who recorded them. Unlike an attacker, it has the
+    client's keys, so it can decrypt an answer.
     """
     if not server.support[protocol].early_data_offered:
         return CheckOutcome(Result.UNSUPPORTED, "its tickets allow none")
@@ -366,7 +366,7 @@ def _padding(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _amplification(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Ratio of the UDP payload received to that of one first flight, after which the client is silent."""
+    """UDP payload received, divided by the payload of one first flight, after which the client is silent."""
     core = _CORES[protocol](server.resolver, server.settings, session=Session(), early_data=False)
     now_s = time.monotonic()
     core.start(now_s)
@@ -407,7 +407,7 @@ class _ProbeCore(DoQCore):
         return stream
 
     def abandon(self, stream: int) -> None:
-        """Reset the sending side of a stream."""
+        """Reset the sending part of a stream."""
         self._quic.reset_stream(stream, _CANCELLED)
 
     def ended(self, stream: int) -> bool:

@@ -1,4 +1,4 @@
-"""A DoQ client that also supports the drafts, because some resolvers have not been updated since."""
+"""A DoQ client that also supports the drafts, because some resolvers still use one."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class AnyDoQClient(DoQClient):
 
     def _handshake(self) -> None:
         super()._handshake()
-        if self.agreed_alpn not in AnyDoQCore.alpns:  # a QUIC stack that ignores ALPN
+        if self.agreed_alpn not in AnyDoQCore.alpns:  # possible if the server's QUIC stack ignores ALPN
             raise self._fault("the server does not speak DoQ")

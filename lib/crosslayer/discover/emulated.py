@@ -26,7 +26,7 @@ from crosslayer.testbed.dnsproxy import far_end
 from crosslayer.testbed.server import corefile_text, zone_text
 
 NAME = "www.example.org"
-"""The name that every emulated resolver knows."""
+"""The name that every emulated resolver answers."""
 ADDRESS = "10.53.1.1"
 """The address in their answers."""
 
@@ -166,7 +166,7 @@ class _Emulated(Process):
         own = folder / kind.name
         with self.writing(own):
             certificates = make_certificates(own, [kind.name, NAME], [address])
-            # A copy: at the program's usual path AppArmor restricts it to its usual folders.
+            # Start a copy: at the program's usual path, AppArmor restricts it to its usual folders.
             copy = shutil.copy2(program, own / resources.RESOURCES[kind.resource].program)
             command = namespaces.command_in(namespace, [str(copy), *kind.configure(own, certificates, zone)])
         super().__init__(subprocess.Popen, command, own / "log", cwd=own)
@@ -281,7 +281,7 @@ remote-control:
 
 
 def _configure_dnsdist(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """dnsdist: answers by itself; over QUIC if it was built with it."""
+    """dnsdist: answers one name by a rule, without an upstream; over QUIC if it was built with it."""
     configuration = folder / "dnsdist.conf"
     files = f"'{certificates.certificate_file}', '{certificates.key_file}'"
     configuration.write_text(

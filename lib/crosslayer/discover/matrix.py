@@ -86,7 +86,7 @@ def interop(
 
 
 def text(findings: Sequence[ServerFinding]) -> str:
-    """The table: one line per server and supported transport, then what each server does not do of RFC 9250."""
+    """The table: one line per server and supported transport, then each server's RFC 9250 result and failed checks."""
     lines: list[tuple[str, ...]] = [_HEADINGS]
     notes: list[str] = []
     for server, rows in groupby(findings, key=lambda finding: finding.server):

@@ -12,8 +12,8 @@ from crosslayer.discover.errors import DiscoverError
 class Pace:
     """A rate limiter: on average no more packets are sent than the rate allows.
 
-    Packets are reserved before they are sent. Idle time earns no credit for later. `DiscoverError` if the rate is not a
-    positive number.
+    Packets are reserved before they are sent. Idle time does not allow a burst later. `DiscoverError` if the rate is
+    not a positive number.
     """
 
     def __init__(self, packets_per_s: float) -> None:
@@ -41,5 +41,5 @@ class Pace:
             raise DiscoverError("stopped")
 
     def stop(self) -> None:
-        """Let no further packets be sent."""
+        """Forbid all further packets."""
         self._stopped.set()

@@ -1,7 +1,7 @@
 """The QUIC probe and its answer: a packet with an unsupported version, and Version Negotiation. No I/O.
 
-Kosek et al. (IMC 2022, section 2) sent a QUIC Initial of version 0. That version marks Version Negotiation packets
-themselves, which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6); current servers do not. So this
+Kosek et al. (IMC 2022, section 2) sent a QUIC Initial of version 0. Version 0 identifies Version Negotiation packets,
+which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6). Current servers do not answer them. So this
 probe uses a version reserved to force negotiation (RFC 9000, section 15); all else is the same.
 """
 

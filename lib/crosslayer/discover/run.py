@@ -37,7 +37,7 @@ _WRITE_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DiscoverRequest:
-    """A validated call."""
+    """Validated arguments of a call."""
 
     targets: list[Target]
     outside: bool
@@ -148,7 +148,7 @@ def _probe_hosts(request: DiscoverRequest, hosts: list[ProbedHost]) -> tuple[lis
 
 
 def _not_stopped(hosts: list[ProbedHost], tell: Say) -> list[ProbedHost]:
-    """The hosts that the stop list does not have; the others are reported."""
+    """The hosts that are not on the stop list; the others are reported."""
     stops = stop_list.load()
     reasons = {host: stops.reason(host.address, host.target) for host in hosts}
     for host, reason in reasons.items():

@@ -29,7 +29,7 @@ _PACKETS_PER_S = 2000.0
 
 @dataclass(frozen=True, slots=True)
 class ServersRequest:
-    """A validated call."""
+    """Validated arguments of a call."""
 
     kinds: tuple[emulated.Implementation, ...]
     link: Profile

@@ -185,7 +185,7 @@ def _try_transport(
         except Exception as fault:  # a server's bytes may make any parser raise: only this row fails
             error = f"{type(fault).__name__}: {fault}"
         if rcode is not None and error in (f"rcode {rcode}", "truncated"):
-            error = None  # it is a DNS server, and only that matters here
+            error = None  # a DNS server answered, which is all that `supported` means
         return _row(host, protocol, port, quic_versions=versions, rcode=rcode, error=error, **_facts(client))
 
 

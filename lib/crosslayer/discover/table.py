@@ -1,4 +1,4 @@
-"""The support matrix as a table for a terminal; rows of any such dataclass as files."""
+"""The support matrix as a table for a terminal; rows of such dataclasses as files."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def write(
 
 
 def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
-    """Rows of a file of `write`, by column: the first five of `Support`, and `alpn`.
+    """Read the rows of a file of `write`: the first five columns of `Support`, and `alpn`.
 
     Raises
     ------
     CrosslayerError
-        Of the class `error`, if it is no such file.
+        Of the class `error`, if the file is not one of `write`.
     """
     import polars as pl
 
@@ -103,7 +103,7 @@ def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
 
 
 def text(rows: list[Support]) -> str:
-    """The matrix for a terminal: supported transports of each address, and endpoints that answer without DNS."""
+    """The matrix for a terminal: each address with its supported transports, and its QUIC ports without DNS."""
     lines: list[tuple[str, ...]] = [_HEADINGS]
     nothing: list[str] = []
     by_host: dict[tuple[str, str], list[Support]] = {}

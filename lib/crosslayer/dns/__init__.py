@@ -1,7 +1,7 @@
 """DNS clients, one per transport with one interface, and the measured exchange.
 
-Clients resolve and time; they know nothing of campaigns, links or pages. `exchange` is what a study calls; `Client` is
-for what keeps its connections.
+Clients resolve names and measure times; they do not depend on campaigns, links or pages. `exchange` makes one measured
+exchange on a new connection. `Client` is for several queries on one connection.
 
     server = Resolver("10.53.0.2", "www.example.org", ca_file)
     sessions = SessionStore()

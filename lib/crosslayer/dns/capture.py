@@ -25,9 +25,9 @@ ETHERTYPE_IPV6 = 0x86DD
 _IPV6_HEADER_BYTES = 40
 _UDP_HEADER_BYTES = 8
 _SNAP_BYTES = 65535
-"""All of a frame: `parted` reads what it carries."""
+"""Captures whole frames, because `handshake_bytes` reads their payload."""
 
-# From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>, <linux/virtio_net.h>; Python names none of them.
+# From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>, <linux/virtio_net.h>; Python does not have them.
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
 _PACKET_STATISTICS = 6
@@ -40,23 +40,23 @@ _BPF_RETURN = 0x06
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One captured frame, as the packets it is on the wire."""
+    """One captured frame, counted as the packets that it becomes on the wire."""
 
     at_ns: int
     """Kernel timestamp, nanoseconds since the Unix epoch."""
     sent: bool
-    """Leaves this namespace (True) or arrives (False)."""
+    """True if the frame leaves this namespace, False if it arrives."""
     interface: str
     ip_protocol: int
     """socket.IPPROTO_TCP or socket.IPPROTO_UDP."""
     source: tuple[str, int]
     destination: tuple[str, int]
     bytes: int
-    """IP payload (IP total length without the IP header), segments of one offloaded frame added up."""
+    """IP payload (IP total length without the IP header), bytes; of an offloaded frame, the sum of its segments."""
     packets: int
-    """Packets the frame becomes on the wire: more than one where segmentation is left to the device."""
+    """Packets that the frame becomes on the wire: more than one if the device does the segmentation."""
     payload: builtins.bytes = b""
-    """Payload of TCP or UDP; of a truncated frame the part that is left."""
+    """Payload of TCP or UDP; of a truncated frame, the captured part."""
     flags: int = 0
     """Flags of TCP."""
     sequence: int = 0
@@ -66,8 +66,8 @@ class Packet:
 def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
     """Read an Ethernet frame; None unless it carries TCP or UDP over IPv4 or IPv6.
 
-    It may be cut after the transport header. `segment_bytes` is the TCP payload of each segment where the frame is one
-    of many (GSO, GRO), else 0.
+    The frame may be truncated after the transport header. If it has several TCP segments (GSO, GRO), `segment_bytes` is
+    the TCP payload of each segment, else 0.
     """
     if len(frame) < ETHERNET_HEADER_BYTES:
         return None
@@ -90,7 +90,7 @@ def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_
         return None
     ports = struct.unpack_from("!HH", transport)
     packets, start, flags, sequence = 1, _UDP_HEADER_BYTES, 0, 0
-    end = payload_bytes  # what is behind it is the padding of a short frame
+    end = payload_bytes  # further bytes are the padding of a short frame
     if ip_protocol == socket.IPPROTO_TCP and len(transport) >= 20:
         start, flags, (sequence,) = (transport[12] >> 4) * 4, transport[13], struct.unpack_from("!I", transport, 4)
         if segment_bytes:
@@ -117,9 +117,9 @@ def measure(
 ) -> Sizes:
     """Count the packets and bytes of an exchange by phase and direction, and by record (`handshake_bytes`).
 
-    Packets before `query_at_ns` belong to the handshake; all of them do if it is None. Sent packets count up to the
-    client's close, received ones up to the complete answer, since later packets depend on how long one listens. Times
-    are Unix time, ns; None for an event that did not happen.
+    Packets before `query_at_ns` belong to the handshake; all packets do if it is None. Sent packets count up to the
+    client's close. Received packets count up to the complete answer, since later ones depend on how long the client
+    receives. Times are Unix time, ns; None for an event that did not happen.
     """
     counts = Counter[str]()
     interface: str | None = None
@@ -127,7 +127,7 @@ def measure(
         local, remote = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
         if packet.ip_protocol != ip_protocol or local[1] != local_port or remote != server:
             continue
-        # A bridged namespace shows the same packet on several devices: the first to see it leave has the address.
+        # In a bridged namespace, the same packet appears on several devices: count that of the first packet only.
         interface = interface or packet.interface
         if packet.interface != interface:
             continue
@@ -150,18 +150,18 @@ def measure(
 
 @dataclass(slots=True)
 class PacketRecording:
-    """What a capture saw while its context was entered; filled when it is left."""
+    """Packets of a recording; filled when the block of `Capture.record` ends."""
 
     packets: list[Packet] = field(default_factory=list)
     complete: bool = False
-    """False while recording, and where the kernel had to drop packets."""
+    """False while recording, and if the kernel dropped packets."""
 
 
 class Capture:
-    """A packet socket of the current network namespace, silent except while recording.
+    """A packet socket of the current network namespace, which receives frames only while recording.
 
-    Opened once and used for many exchanges: closing a packet socket makes the kernel wait for all its cores. Where the
-    namespace does not allow packet sockets, `DnsError`.
+    Open it once and use it for many exchanges: closing a packet socket makes the kernel wait for all its cores.
+    `DnsError` if the namespace does not allow packet sockets.
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Capture:
 
     @contextmanager
     def record(self) -> Iterator[PacketRecording]:
-        """Record every packet of the namespace while the body runs."""
+        """Record every packet of the namespace while the block runs."""
         recording = PacketRecording()
         self._attach(accept_bytes=_SNAP_BYTES)
         try:
@@ -207,7 +207,7 @@ class Capture:
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
 
     def _discard(self) -> None:
-        """Forget what came in before the filter was in place."""
+        """Discard frames that arrived before the filter was set."""
         with suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)

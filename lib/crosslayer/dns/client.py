@@ -1,4 +1,4 @@
-"""The interface every transport's client has: connect, then query, each a timed phase."""
+"""The interface of the clients of all transports: `connect`, then `query`, each a timed phase."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from crosslayer.testbed import outside
 class Client(ABC):
     """A client of one transport for one connection.
 
-    `connect` and `query` are blocking and timed in `timeline`; making the object and `close` are not. A connection may
-    be asked more than once. Encrypted transports need the server's name and CA: without them, or with a CA that cannot
-    be used, there is no client (`DnsError`).
+    `connect` and `query` block and are timed in `timeline`; constructor and `close` are not timed. A connection can
+    carry several queries. Encrypted transports need the server's name, and its CA unless `Resolver.verify` is false. If
+    one of them is missing or unusable, the constructor raises `DnsError`.
 
     Parameters
     ----------
     session
-        What an earlier connection left, for a resumed one.
+        Ticket and token of an earlier connection, to resume its session.
     early_data
         Send the first query with the first flight.
     """
@@ -71,9 +71,9 @@ class Client(ABC):
         self.close()
 
     def connect(self, first: Query | None = None) -> None:
-        """Bring the connection up to where the query can be sent, or raise `DnsError`.
+        """Set up the connection so that a query can be sent; `DnsError` if that fails.
 
-        What can be made of the request of `first`, the query that will be asked first, is made before the clock starts.
+        `first` is the first query. Its request is prepared before the clock starts, as far as the transport allows.
         """
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
@@ -82,32 +82,32 @@ class Client(ABC):
                 self._handshake()
 
     def query(self, query: Query) -> bytes:
-        """Send a query and return the bytes of its answer, complete but unchecked; `DnsError` if none comes."""
+        """Send a query and return its answer as bytes, complete but unchecked; `DnsError` if there is none."""
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults(), self.timeline.phase(PhaseName.QUERY):
             return self._ask(query)
 
     def close(self) -> None:
-        """End the connection politely, without waiting for the server; does nothing the second time."""
+        """Close the connection as its protocol requires, without waiting for the server. Further calls do nothing."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def wait_for_ticket(self) -> None:
-        """Listen for a session ticket, at most `ClientSettings.ticket_wait_s`; `DnsError` if the connection ends."""
+        """Wait for a session ticket, at most `ClientSettings.ticket_wait_s`; `DnsError` if the connection ends."""
         raise self._fault("the transport has no session tickets")
 
     def settle(self, duration_s: float) -> None:  # noqa: B027 - the kernel does it for TCP
-        """Receive and acknowledge what the server still sends, before this connection is idle."""
+        """Receive and acknowledge further packets for some time, before this connection becomes idle."""
 
     @property
     def session(self) -> Session:
-        """What this connection leaves for the next one."""
+        """Ticket and token that the server sent for the next connection."""
         return Session()
 
     @property
     def handshake(self) -> Handshake:
-        """What the handshake came to."""
+        """Result of the handshake."""
         return Handshake()
 
     @property
@@ -125,22 +125,22 @@ class Client(ABC):
 
     @property
     def certificate(self) -> x509.Certificate | None:
-        """The certificate the server showed; None without TLS, before the handshake ended, and in a resumed session.
+        """The server's certificate; None without TLS, before the handshake ended, and in a resumed session.
 
-        One that cannot be read (`ValueError`) only a client gets to see that does not verify.
+        `ValueError` if the certificate cannot be read, which is possible only if the client does not verify it.
         """
         return None
 
     def _prepare(self, session: Session) -> None:  # noqa: B027 - DoUDP and DoTCP need nothing
-        """Make what a connection needs, with what an earlier one left."""
+        """Prepare a connection that uses ticket and token of an earlier one."""
 
     @abstractmethod
     def _open(self, first: Query | None) -> None:
-        """Local work before the clock starts: sockets and everything that needs no packet."""
+        """Do all work that needs no packet, e.g. open the socket, before the clock starts."""
 
     @abstractmethod
     def _handshake(self) -> None:
-        """Do and time the handshake, where the transport has one."""
+        """Make and time the handshake, if the transport has one."""
 
     @abstractmethod
     def _ask(self, query: Query) -> bytes:

@@ -8,9 +8,9 @@ from crosslayer.errors import CrosslayerError
 
 
 class DnsError(CrosslayerError):
-    """An exchange that failed, or a request for one that cannot be made.
+    """A failed exchange, or an invalid request for one.
 
-    `what` is short and stable: it is what a failed row carries in its column `error`.
+    `what` is short and stable, because it becomes the column `error` of a failed row.
     """
 
 

@@ -55,33 +55,33 @@ def exchange(
 ) -> ExchangeResult:
     """Resolve one name on a new connection and measure it.
 
-    The clock starts with the first packet: messages, TLS contexts, trusted CAs, sockets and the client's hello are made
-    before, whatever the transport. The answer is checked after it stopped. The connection is closed before this
-    returns.
+    The clock starts with the first packet. Whatever the transport, messages, TLS contexts, trusted CAs, sockets and the
+    ClientHello are made before. The answer is checked after the clock has stopped. The connection is closed before this
+    function returns.
 
     Parameters
     ----------
     sessions
         Store of tickets and tokens: those of earlier connections are used, and those of this one are added. Resumed
-        conditions need one that a priming exchange has filled.
+        conditions need a store that a priming exchange has filled.
     capture
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
     priming
-        Whether the exchange is made for its ticket: it waits for it, and its row is marked.
+        Whether the exchange only fetches a ticket: it then waits for the ticket, and its row is marked.
     token
-        Whether to present the address-validation token of an earlier connection, also without its ticket. None: resumed
-        conditions present it if there is one.
+        Whether to send the address-validation token of an earlier connection, even without its ticket. None: resumed
+        conditions send the token if there is one.
 
     Returns
     -------
-    Exchange
-        Faults of network, TLS and server are in `error`, also where a condition was not met: a session that was not
-        resumed, early data that was not accepted.
+    ExchangeResult
+        `error` has faults of network, TLS and server, and unmet conditions: a session that was not resumed, early data
+        that was not accepted.
 
     Raises
     ------
     DnsError
-        If what is asked for cannot exist: a resumption the transport does not have, a bad question, a missing CA.
+        For an invalid request: a resumption that the transport lacks, a malformed question, a missing CA.
     """
     settings = settings or ClientSettings()
     _check_condition(protocol, resumption, sessions, settings, priming)
@@ -162,7 +162,7 @@ def _check_condition(
 
 
 def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool) -> str | None:
-    """What an answered exchange still lacks to be the one asked for."""
+    """The condition that an answered exchange does not meet, as its error; None if it meets all."""
     if resumption is not Resumption.NONE and not client.handshake.session_resumed:
         return "session not resumed"
     if resumption is Resumption.EARLY_DATA and not client.handshake.early_data_accepted:
@@ -173,9 +173,9 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
 
 
 def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
-    """Bytes and packets of a connection with one query, up to its close or to a moment before it.
+    """Bytes and packets of a connection with one query, up to its close or an earlier time (Unix time, ns).
 
-    None for all if nothing, or not everything, was captured.
+    All sizes are None if the capture is missing or incomplete.
     """
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()
@@ -189,13 +189,13 @@ def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) 
         answered_at_ns=query.ended_at_ns if query else None,
         closed_at_ns=closed_at_ns,
         of_handshake=handshake_bytes.of_handshake(client.protocol),
-        # A connection that serves one query only is closed before the answer is passed on.
+        # A DoTCP connection serves one query only and is closed before the answer is passed on, so its close counts.
         split_to_close=client.protocol is Protocol.DOTCP,
     )
 
 
 def _times(client: Client, started_s: float) -> dict[str, Any]:
-    """The columns of time; `started_s` where no phase began."""
+    """Columns of times; without any phase, `started_s` is the given one."""
     phases = client.timeline.phases
     handshake, query = phases.get(PhaseName.HANDSHAKE), phases.get(PhaseName.QUERY)
     first = handshake or query

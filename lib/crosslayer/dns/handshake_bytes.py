@@ -1,9 +1,9 @@
-"""Handshake and query by the content of packets, as in the analysis of IMC 2022 (`single.query.sizes.py`).
+"""Bytes of handshake and query, split by the content of packets as in the analysis of IMC22 (`single.query.sizes.py`).
 
-Over TCP the handshake is everything in clear: SYN, SYN-ACK, the acknowledgement between them and the first data, and
-TLS records without application data, each with the TCP header of its packet. In TLS 1.3 that is little more than the
-hellos; the encrypted rest of the handshake counts with the query or its answer. Over QUIC the handshake is every
-datagram that begins with a long header. These are pure functions from bytes to numbers.
+Over TCP, the handshake is all cleartext: SYN, SYN-ACK, acknowledgements before the first data, and TLS records other
+than application data, each with the TCP header of its packet. In TLS 1.3 this is little more than the two hellos. The
+encrypted rest of the handshake counts with the query or its answer. Over QUIC, the handshake is every datagram that
+begins with a long header. These are pure functions from bytes to numbers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class _Stream:
     """One direction of a TCP connection."""
 
     next: int | None = None
-    """Sequence number of what is still to come."""
+    """Next expected sequence number."""
     pending: bytes = b""
-    """Bytes of an incomplete record that are still to come."""
+    """Received bytes of an incomplete record."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """Counts the handshake's bytes of a connection, packet by packet in the order of their times."""
+    """Counts the bytes of a connection's handshake; takes its packets in the order of their times."""
 
     tls: bool
     _streams: dict[bool, _Stream] = field(default_factory=lambda: {True: _Stream(), False: _Stream()})
@@ -50,13 +50,13 @@ class Parts:
             return packet.bytes if first else 0
         self._data = True
         if not self.tls or packet.sequence != stream.next:
-            return 0  # sent again, or out of order: what was in clear has been counted, or never is
+            return 0  # retransmitted, so already counted; or out of order, which is never counted
         stream.next = (packet.sequence + len(packet.payload)) % 2**32
         clear = self._clear(stream, packet.payload)
         return clear + packet.bytes - len(packet.payload) if clear else 0
 
     def _clear(self, stream: _Stream, payload: bytes) -> int:
-        """Bytes of the records in clear that this packet completes."""
+        """Bytes of the cleartext records that this packet completes."""
         stream.pending += payload
         clear = 0
         while len(stream.pending) >= _RECORD_HEADER_BYTES:
@@ -74,7 +74,7 @@ def of_quic(packet: Packet) -> int:
 
 
 def of_handshake(protocol: Protocol) -> Callable[[Packet], int]:
-    """Bytes of a packet that belong to the handshake; called for each packet of a connection in order."""
+    """A function that returns a packet's bytes of the handshake; call it for each packet of a connection, in order."""
     if protocol is Protocol.DOUDP:
         return lambda _packet: 0
     if protocol.transport.over_quic:

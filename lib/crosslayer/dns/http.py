@@ -1,4 +1,4 @@
-"""What DoH and DoH3 share: requests and the rules for responses (RFC 8484). No I/O."""
+"""HTTP requests and checks of responses, common to DoH and DoH3 (RFC 8484). No I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from crosslayer.dns.model import ClientSettings, Protocol, Resolver
 
 CONTENT_TYPE = "application/dns-message"
 MAX_HEADER_BYTES = 65536
-"""Most that the header fields of a response may take, the default of the h2 library."""
+"""Maximum size of a response's header fields, bytes; the default of the h2 library."""
 
 _FIELD_OVERHEAD_BYTES = 32
-"""Counted for each header field (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2)."""
+"""Overhead that is counted for each header field (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2)."""
 
 _HTTPS_PORT = 443
 
@@ -43,7 +43,7 @@ def request(
 
 @dataclass(slots=True)
 class Response:
-    """A response while it arrives."""
+    """A response that is being received."""
 
     headers: dict[bytes, bytes] = field(default_factory=dict)
     header_bytes: int = 0
@@ -52,18 +52,18 @@ class Response:
     ended: bool = False
 
     def take_headers(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take a field section of the response."""
+        """Add a field section of the response."""
         for name, value in fields:
             self.header_bytes += len(name) + len(value) + _FIELD_OVERHEAD_BYTES
             self.headers[name] = value
 
     @property
     def done(self) -> bool:
-        """Nothing more is worth waiting for: the response ended, or is larger than any that carries a DNS message."""
+        """Whether to stop receiving: the response has ended, or is too large to carry a DNS message."""
         return self.ended or len(self.body) > MAX_MESSAGE_BYTES or self.header_bytes > MAX_HEADER_BYTES
 
     def message(self) -> bytes:
-        """The DNS message, or `ValueError` with what is wrong with the response."""
+        """The DNS message; `ValueError` with the fault if the response is invalid."""
         if self.header_bytes > MAX_HEADER_BYTES:
             raise ValueError(f"http header fields of {self.header_bytes} bytes")
         status = self.headers.get(b":status", b"").decode("latin-1")

@@ -19,7 +19,7 @@ from crosslayer.dns.tls import TlsClient
 
 
 class DoHClient(TlsClient):
-    """DoH. The connection preface and the settings leave with the first request, in one TLS record."""
+    """DoH. The connection preface and the settings are sent with the first request, in one TLS record."""
 
     protocol = Protocol.DOH
     alpn = Protocol.DOH.transport.alpn
@@ -34,7 +34,7 @@ class DoHClient(TlsClient):
         self._requested: tuple[Query, int] | None = None
 
     def close(self) -> None:
-        """Send what HTTP/2 still has to say, e.g. that it took the server's settings, then close."""
+        """Send pending HTTP/2 frames, e.g. the acknowledgement of the server's SETTINGS, then close."""
         if self._connection is not None and self._secured:
             with suppress(DnsError), self._faults():
                 self._flush_http()
@@ -67,7 +67,7 @@ class DoHClient(TlsClient):
                     self._handle(event, stream, response)
             except h2.exceptions.ProtocolError as error:
                 raise self._fault(f"http/2: {error}") from error
-            # What the server's frames call for, e.g. acknowledging its settings, waits for the answer behind them.
+            # Send replies to the server's frames, e.g. acknowledge its SETTINGS, only when no received data is left.
             if not response.done and not self._readable():
                 self._flush_http()
         try:

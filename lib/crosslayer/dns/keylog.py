@@ -1,4 +1,4 @@
-"""TLS keys and qlogs of our QUIC clients, for the environment variables that browsers, curl and quic-go also use."""
+"""TLS keys and qlogs of our QUIC clients, enabled by the environment variables that browsers, curl and quic-go use."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any, TextIO
 
 
 def key_log() -> TextIO | None:
-    """The file that SSLKEYLOGFILE names, for the keys of connections; None if it names none."""
+    """The file in SSLKEYLOGFILE, for the keys of connections; None if it is not set or cannot be opened."""
     name = os.environ.get("SSLKEYLOGFILE")
     return _opened(name) if name else None
 
 
 @cache
 def _opened(name: str) -> TextIO | None:
-    with suppress(OSError):  # as curl and browsers do
-        return Path(name).open("a", encoding="ascii")  # for the life of the process
+    with suppress(OSError):  # ignored, as by curl and browsers
+        return Path(name).open("a", encoding="ascii")  # open until the process ends
     return None
 
 
 def wants_qlog() -> bool:
-    """Whether QLOGDIR asks for qlogs."""
+    """Whether QLOGDIR is set, so that qlogs are written."""
     return bool(os.environ.get("QLOGDIR"))
 
 
 def keep_qlog(qlog: dict[str, Any] | None) -> None:
-    """Write the qlog of a connection to QLOGDIR; None is no qlog."""
+    """Write the qlog of a connection to QLOGDIR; nothing for None or a qlog without a trace."""
     if qlog is None or not qlog["traces"]:
         return
     connection = qlog["traces"][0]["common_fields"]["ODCID"]

@@ -19,7 +19,7 @@ from crosslayer.dns.errors import DnsError
 from crosslayer.dns.model import ClientSettings, Protocol, Question
 
 MAX_MESSAGE_BYTES = 65535
-"""What the two-byte length of a stream transport can say."""
+"""Maximum of the two-byte length field of stream transports."""
 
 _HEADER_BYTES = 12
 _COOKIE_BYTES = 8
@@ -28,7 +28,7 @@ _RESPONSE_BIT = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as it goes over the wire, and what its answer must match."""
+    """A query as bytes and as a message, which its answer must match."""
 
     wire: bytes
     """The DNS message without any framing."""
@@ -53,12 +53,12 @@ class Answer:
 
 
 def build_query(question: Question, protocol: Protocol, settings: ClientSettings, *, nsid: bool = False) -> Query:
-    """Build the query for one transport; `DnsError` if the name or the type is not one.
+    """Build the query for one transport; `DnsError` if the name or the type is invalid.
 
-    `nsid` asks for the name server identifier (RFC 5001).
+    `nsid` requests the name server identifier (RFC 5001).
 
     The message ID is 0 on DoQ (RFC 9250, section 4.2.1), DoH and DoH3 (RFC 8484, section 4.1) and random elsewhere.
-    Encrypted transports pad (RFC 8467).
+    Queries over encrypted transports are padded (RFC 8467).
     """
     try:
         name = dns.name.from_text(question.name)
@@ -87,9 +87,9 @@ def build_query(question: Question, protocol: Protocol, settings: ClientSettings
 
 
 def matches(wire: bytes, query: Query) -> bool:
-    """Whether a datagram may be the answer to `query`: a response with its ID.
+    """Whether a datagram may be the answer to `query`: it is a response with the query's ID.
 
-    Cheap enough for the critical path; anything else a DoUDP client ignores (RFC 5452, section 9.1).
+    A DoUDP client ignores all other datagrams (RFC 5452, section 9.1). The check is part of the measured time.
     """
     return len(wire) >= _HEADER_BYTES and wire[:2] == query.wire[:2] and bool(wire[2] & _RESPONSE_BIT)
 
@@ -111,7 +111,7 @@ def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTE
     """Check an answer, a message without framing; `max_bytes` is the maximum that the client announced.
 
     `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated", "rcode NAME",
-    "answer of another name" or "cname loop"; the first that holds.
+    "answer of another name" or "cname loop"; the first that applies.
     """
     if len(wire) > max_bytes:
         return Answer(None, (), "oversized")
@@ -125,7 +125,7 @@ def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTE
         message = dns.message.from_wire(wire)
         records = tuple(rdata.to_text() for rrset in message.answer for rdata in rrset)
     except (dns.exception.DNSException, ValueError, struct.error):
-        # A truncated message may end in the middle of a record: its header still says so.
+        # A truncated message may end in the middle of a record; the TC flag in its header is still valid.
         truncated = bool(int.from_bytes(wire[2:4]) & dns.flags.TC)
         return Answer(None, (), "truncated" if truncated else "malformed")
     rcode = dns.rcode.to_text(message.rcode())
@@ -156,7 +156,7 @@ def _extended_error(message: dns.message.Message) -> int | None:
 def _unrelated(message: dns.message.Message) -> str | None:
     """Reason why the answer section of a good answer does not match its question; None if it matches.
 
-    An empty section is an answer (NODATA), and so is a chain of CNAME records whose end is not in the message.
+    An empty section is valid (NODATA), and so is a chain of CNAME records whose end is not in the message.
     """
     assert isinstance(message, dns.message.QueryMessage), "the opcode was checked"
     try:

@@ -1,4 +1,4 @@
-"""Types of this package: protocols, servers, questions, settings, the exchange. No I/O, no clock."""
+"""Types of this package: transports, servers, questions, settings and results. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class KeyShareGroup(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """A DNS server and how to trust it; `DnsError` if its address or name is not one."""
+    """A DNS server and how its certificate is verified; `DnsError` if its address or name is malformed."""
 
     address: str
     """IPv4 or IPv6 address."""
     server_name: str = ""
-    """Name in SNI, in the HTTP authority and in the certificate; needed by the encrypted transports."""
+    """Name in SNI, in the HTTP authority and in the certificate; required for encrypted transports."""
     ca_file: Path | None = None
-    """PEM file of the CA the certificate is verified against; needed by the encrypted transports that verify."""
+    """PEM file of the CA that signed the certificate; required for encrypted transports if `verify` is true."""
     ports: Mapping[Protocol, int] = field(default_factory=lambda: DEFAULT_PORTS)
     """Port of each transport."""
     path: str = "/dns-query"
     """Path of DoH and DoH3."""
     verify: bool = True
-    """False takes any certificate and needs no CA: to look at servers, never to trust or to measure them."""
+    """False: accept any certificate, without a CA; for discovery and checks of servers, never for studies."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.address):
@@ -75,7 +75,7 @@ class Resolver:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked."""
+    """A DNS question."""
 
     name: str
     """Domain name, absolute whether or not it ends with a dot."""
@@ -85,30 +85,30 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client may do differently, by default as the studies do; `DnsError` for a value out of its range."""
+    """Settings of a client; the defaults are those of the studies. `DnsError` for a value out of range."""
 
     timeout_s: float = 10.0
-    """Time an exchange may take, seconds."""
+    """Time limit of connection setup and, separately, of each query, seconds."""
     udp_retransmit_s: float = 5.0
-    """DoUDP asks again after this time without an answer, seconds; Chromium's value (IMC22, section 3.2)."""
+    """Time without an answer after which DoUDP repeats the query, seconds; Chromium's value (IMC22, section 3.2)."""
     udp_payload_bytes: int = 1232
-    """Largest answer over DoUDP, offered by EDNS, bytes (DNS flag day 2020)."""
+    """Maximum size of an answer over DoUDP, announced by EDNS, bytes (DNS flag day 2020)."""
     padding_block_bytes: int = 128
     """Encrypted queries are padded to a multiple of this, bytes; 0 for none (RFC 8467, section 4.1)."""
     cookie: bool = False
-    """Queries carry a client cookie, which takes 12 bytes (RFC 7873); nothing is done with an answer's."""
+    """Queries carry a client cookie, an option of 12 bytes (RFC 7873); cookies in answers are ignored."""
     http_method: str = "GET"
     """Method of DoH and DoH3: GET or POST (RFC 8484, section 4.1)."""
     group: KeyShareGroup = KeyShareGroup.P256
     """Group of the TLS key share."""
     quic_datagram_bytes: int = 1200
-    """UDP payload a QUIC client pads its Initial datagrams to, bytes (RFC 9000, section 14.1)."""
+    """UDP payload to which a QUIC client pads its Initial datagrams, bytes (RFC 9000, section 14.1)."""
     pad_hello: bool = True
-    """OpenSSL pads a ClientHello of 256 to 511 bytes to 512 (RFC 7685), as its default is."""
+    """Whether OpenSSL pads a ClientHello of 256 to 511 bytes to 512 bytes (RFC 7685), as it does by default."""
     idle_timeout_s: float | None = None
     """Idle time after which a QUIC client closes its connection, seconds; `timeout_s` by default."""
     ticket_wait_s: float = 1.0
-    """Time a priming exchange waits for a ticket that did not come with the answer, seconds."""
+    """Maximum time that a priming exchange waits for a ticket after the answer, seconds."""
 
     def __post_init__(self) -> None:
         checks = {
@@ -133,25 +133,25 @@ class ClientSettings:
 
 @dataclass(frozen=True)
 class Handshake:
-    """What a handshake came to; None without TLS, and before it ended."""
+    """Result of a handshake; fields are None without TLS, and before the handshake ended."""
 
     session_resumed: bool | None = None
     """The TLS session was resumed."""
     early_data_accepted: bool | None = None
-    """The server's TLS accepted early data; None outside QUIC. The server's own word is the evidence."""
+    """The client's TLS reports that early data was accepted; None outside QUIC. The server log is the evidence."""
     quic_version: str | None = None
     """QUIC version on the wire, e.g. "v1"."""
     tls_version: str | None = None
     """TLS version, e.g. "TLSv1.3"."""
     retry_received: bool | None = None
-    """The server asked for address validation by a Retry packet, at one more RTT; None outside QUIC."""
+    """The server sent a Retry packet for address validation, which costs one RTT; None outside QUIC."""
     certificate_bytes: int | None = None
-    """TLS Certificate message that came from the server, bytes; 0 in a resumed session, which has none."""
+    """Size of the TLS Certificate message from the server, bytes; 0 in a resumed session, which has none."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """IP payload and packets of an exchange, seen by a capture in the client's namespace; None without one."""
+    """Bytes (IP payload) and packets of an exchange, captured in the client's namespace; None without a capture."""
 
     handshake_sent_bytes: int | None = None
     handshake_received_bytes: int | None = None
@@ -162,10 +162,11 @@ class Sizes:
     query_sent_packets: int | None = None
     query_received_packets: int | None = None
     first_flight_bytes: int | None = None
-    """Sent before anything came back: what a QUIC server may answer three times (RFC 9000, section 8.1)."""
+    """Bytes sent before any were received; a QUIC server may send three times as many (RFC 9000, section 8.1)."""
     first_flight_packets: int | None = None
     handshake_sent_bytes_by_record: int | None = None
-    """Up to the answer (over DoTCP to the close), by what each packet carries: see `crosslayer.dns.handshake_bytes`."""
+    """Sizes `_by_record` are split by the content of packets (`crosslayer.dns.handshake_bytes`), up to the answer, over
+    DoTCP up to the close."""
     handshake_received_bytes_by_record: int | None = None
     query_sent_bytes_by_record: int | None = None
     query_received_bytes_by_record: int | None = None
@@ -173,9 +174,9 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeResult(Handshake, Sizes):
-    """One DNS resolution on a new connection: a row of `dns_exchanges` as far as the client knows it.
+    """Result of one DNS resolution on a new connection: the columns of `dns_exchanges` that the client measures.
 
-    Times and sizes are None if the exchange did not get that far or nothing measured them.
+    Times and sizes are None if they were not measured, or if the exchange failed before.
     """
 
     protocol: Protocol
@@ -187,19 +188,19 @@ class ExchangeResult(Handshake, Sizes):
     handshake_ms: float | None
     """Start of the connection to the end of its handshake; 0 for DoUDP and for early data."""
     query_ms: float | None
-    """Query sent to answer complete; with early data from the start of the connection."""
+    """Query sent to answer complete; with early data, from the start of the connection."""
     total_ms: float | None
     """Start of the connection to answer complete."""
     cpu_ms: float
-    """CPU time of the calling thread: making the client's hello, handshake and query."""
+    """CPU time of the calling thread for ClientHello, handshake and query."""
     error: str | None
-    """None if the exchange was the one asked for and its answer is good, else what failed."""
+    """What failed; None if the answer is good and the exchange met its condition (resumption, early data, ticket)."""
     rcode: str | None
     """Response code of the answer, e.g. NOERROR."""
     answers: tuple[str, ...]
     """Record data of the answer section, in its order."""
     local_port: int | None
-    """The client's UDP or TCP port: with it a row finds the server's events."""
+    """The client's UDP or TCP port, which identifies the server's events of this exchange."""
 
     @property
     def role(self) -> Role:

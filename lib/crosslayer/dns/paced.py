@@ -21,15 +21,15 @@ from crosslayer.testbed import outside
 from crosslayer.timestamps import receive, stamp_arrivals
 
 _LEAD_NS = 20_000_000
-"""Time before the first query, to get ready in."""
+"""Time for preparation before the first query, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A query and its time."""
+    """A scheduled query."""
 
     at_ms: float
-    """After the start of the load, ms."""
+    """Time of sending after the start of the load, ms."""
     asker: int
     """Index of the socket that sends the query."""
 
@@ -40,7 +40,7 @@ class Asked:
 
     due: Due
     sent_ns: int
-    """Unix time, ns."""
+    """Time of sending, Unix time, ns."""
     send_delay_ms: float
     """Delay of sending after the scheduled time, ms."""
     answered_ns: int | None = None
@@ -54,7 +54,7 @@ class Asked:
 
 
 class Asker:
-    """A UDP socket that asks one server, in the calling thread's network namespace; `DnsError` if it is unreachable."""
+    """A UDP socket for queries to one server, in the caller's network namespace; `DnsError` if it is unreachable."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.socket = outside.open_socket(server[0], socket.SOCK_DGRAM)
@@ -79,18 +79,18 @@ def ask_at_pace(
     timeout_s: float,
     answered: Callable[[int], None] = lambda _asker: None,
 ) -> list[Asked]:
-    """Send every query of a schedule at its time, and collect the answers; in the order of the schedule by time.
+    """Send every query of a schedule at its time and collect the answers; returns them in the order of their times.
 
     Parameters
     ----------
     askers
-        Sockets by the numbers the schedule has.
+        Sockets; `Due.asker` is an index of this sequence.
     query
-        A DNS message; its ID is replaced by one of each query's own.
+        A DNS message; each query gets an ID of its own.
     timeout_s
-        How long to wait for answers after the last query, s.
+        Time to wait for answers after the last query, s.
     answered
-        Called with the asker's number when one of its answers has come; must not block.
+        Called with the asker's index when an answer to it arrives; must not block.
     """
     pending: dict[tuple[int, int], Asked] = {}
     numbers = {asker.socket: number for number, asker in enumerate(askers)}
@@ -98,7 +98,7 @@ def ask_at_pace(
     asked: list[Asked] = []
     gc.collect()
     with collector_paused():
-        start_ns = time.monotonic_ns() + _LEAD_NS  # not Unix time: whoever sets that clock would stop the load
+        start_ns = time.monotonic_ns() + _LEAD_NS  # monotonic, since setting the Unix time would stop the load
         last_ns = start_ns + round(queue[-1].at_ms * 1e6) if queue else start_ns
         while len(asked) < len(queue) or (pending and time.monotonic_ns() < last_ns + timeout_s * 1e9):
             ends_ns = last_ns + round(timeout_s * 1e9)
@@ -110,7 +110,7 @@ def ask_at_pace(
                     sent = Asked(due, time.time_ns(), (now - ends_ns) / 1e6)
                     asked.append(sent)
                     pending[due.asker, identifier] = sent
-                    with contextlib.suppress(OSError):  # refused by whom it asks: a query without an answer
+                    with contextlib.suppress(OSError):  # port closed: the query stays without an answer
                         askers[due.asker].socket.send(struct.pack("!H", identifier) + query[2:])
                     continue
             # Unlike epoll's, the timeout of select is not rounded to whole milliseconds.

@@ -21,16 +21,16 @@ from crosslayer.dns.timing import PhaseName
 
 _MAX_DATAGRAM_BYTES = 65535
 IDLE_TIMEOUT = "idle timeout"
-"""Fault of a query on a connection that ended because nothing was sent on it."""
+"""Error of a query on a connection that the idle timeout has ended."""
 
 
 class QuicClient(Client):
-    """What DoQ and DoH3 have in common: a core, a socket and one loop between them."""
+    """Base class of DoQ and DoH3: a protocol core, a socket and the loop between them."""
 
     ip_protocol = socket.IPPROTO_UDP
     core_class: ClassVar[type[QuicCore]]
     companions: tuple[QuicClient, ...] = ()
-    """Open connections of the same user, set before `connect`: they are served while this one waits."""
+    """Other open connections, set before `connect`; the loop of this client serves them too."""
 
     def _prepare(self, session: Session) -> None:
         self._core = self.core_class(self.server, self.settings, session=session, early_data=self._early_data)
@@ -40,7 +40,7 @@ class QuicClient(Client):
 
     @property
     def session(self) -> Session:
-        """Ticket and address-validation token the server sent."""
+        """Ticket and address-validation token that the server sent."""
         return self._core.session
 
     @property
@@ -50,7 +50,7 @@ class QuicClient(Client):
 
     @property
     def handshake(self) -> Handshake:
-        """What the handshake came to."""
+        """Result of the handshake."""
         return self._core.handshake
 
     @property
@@ -60,17 +60,17 @@ class QuicClient(Client):
 
     @property
     def certificate(self) -> x509.Certificate | None:
-        """The certificate the server showed."""
+        """The server's certificate."""
         return self._core.certificate
 
     def wait_for_ticket(self) -> None:
-        """Listen for a ticket that did not come with the answer."""
+        """Wait for a ticket that did not arrive with the answer."""
         self._deadline = time.monotonic() + self.settings.ticket_wait_s
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: self._core.session.ticket is not None)
 
     def settle(self, duration_s: float) -> None:
-        """Receive and acknowledge what the server still sends: otherwise it repeats it, and gives the client up."""
+        """Receive and acknowledge further packets for some time; else the server retransmits and gives up."""
         self._deadline = time.monotonic() + duration_s
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: False)
@@ -104,7 +104,7 @@ class QuicClient(Client):
     def _handshake(self) -> None:
         with self.timeline.phase(PhaseName.HANDSHAKE):
             self._run_until(lambda: self._core.handshake_complete)
-            # The client's Finished belongs to the handshake, its bytes as well as its time.
+            # The client's Finished counts as handshake, in bytes and in time.
             self._transmit()
 
     def _ask(self, query: Query) -> bytes:
@@ -124,7 +124,7 @@ class QuicClient(Client):
         return answer
 
     def _run_until(self, done: Callable[[], bool]) -> None:
-        """Let datagrams and timers through until something holds; `DnsError` if the connection ended."""
+        """Process datagrams and timers until `done` holds; `DnsError` if the connection ends."""
         served = (self, *self.companions)
         while not done():
             if self._core.error is not None:
@@ -145,8 +145,8 @@ class QuicClient(Client):
                     client._core.handle_timer(now)
 
     def _receive_until(self, done: Callable[[], bool]) -> None:
-        """Take what has arrived, and nothing more once `done` holds: the rest can wait until the clock has stopped."""
-        while self._remaining_s():  # a server that floods is still held to the deadline
+        """Process received datagrams until `done` holds; the rest is processed after the clock has stopped."""
+        while self._remaining_s():  # so that a flood of datagrams cannot exceed the deadline
             try:
                 datagram = self._socket.recv(_MAX_DATAGRAM_BYTES)
             except BlockingIOError:

@@ -1,9 +1,9 @@
-"""DoQ (RFC 9250) and DoH3 (RFC 8484 over RFC 9114) as protocol cores on aioquic: no I/O, no clock, time is passed in.
+"""DoQ (RFC 9250) and DoH3 (RFC 8484 over RFC 9114) as protocol cores on aioquic, without I/O; callers pass the time.
 
-Three things are done differently from aioquic's defaults, each for less client CPU in the measured time: one key share
-instead of four, one cipher suite and QUIC version, and a certificate check against a store that is built beforehand
-(0.08 instead of 0.30 ms). The handshake runs with aioquic's own check off and fails here, before the client's
-Finished or any query leaves, if the certificate does not hold.
+Three choices differ from aioquic's defaults, each to save client CPU time during the measurement: one key share instead
+of four; one cipher suite and QUIC version; a certificate check against a store that is built beforehand (0.08 instead
+of 0.30 ms). aioquic's own check is off. If the certificate is invalid, the handshake fails here, before the client's
+Finished or a query is sent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ALERTS: dict[int, str] = {alert.value: alert.name for alert in AlertDescription
 _DOQ_NO_ERROR = 0x0
 
 for _library in ("quic", "http3"):
-    # aioquic logs faults of peers, which rows already report: without a handler Python prints them on stderr.
+    # Rows report faults of peers, which aioquic also logs. Without a handler, Python would print them on stderr.
     logging.getLogger(_library).addHandler(logging.NullHandler())
 
 
@@ -77,7 +77,7 @@ class _Connection(QuicConnection):
         early = list(self._spaces[Epoch.ONE_RTT].sent_packets.values()) if self._spaces else []
         super()._initialize(peer_cid)
         self.tls._supported_groups = [self._group]
-        # A Retry starts over with new packet spaces: what the forgotten 0-RTT packets carried must go again
+        # After a Retry, packet spaces are new: the data of the discarded 0-RTT packets must be sent again
         # (RFC 9000, section 17.2.5.3).
         for packet in early:
             for handler, arguments in packet.delivery_handlers:
@@ -85,9 +85,9 @@ class _Connection(QuicConnection):
 
 
 class QuicCore(ABC):
-    """One client connection; several queries may be under way at once.
+    """One client connection, which can carry several queries at the same time.
 
-    With `early_data`, what is asked before the first datagram leaves with it. `session` has ticket and token of an
+    With `early_data`, queries made before the first datagram are sent with it. `session` has ticket and token of an
     earlier connection.
     """
 
@@ -95,7 +95,7 @@ class QuicCore(ABC):
     alpns: ClassVar[tuple[str, ...]]
     """Application protocols offered, the preferred one first."""
     no_error: ClassVar[int]
-    """Code of a connection closed without fault."""
+    """Error code for a close without a fault."""
 
     def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
         self.server = server
@@ -104,9 +104,9 @@ class QuicCore(ABC):
         self._session_resumed: bool | None = None
         self._early_data_accepted: bool | None = None
         self.error: str | None = None
-        """What ended the connection; None while it lives."""
+        """What ended the connection; None while it is open."""
         self.session = Session()
-        """What the server left for the next connection."""
+        """Ticket and token that the server sent for the next connection."""
         self._verifier = CertificateVerifier(server) if server.verify else None
         ticket = session.ticket if isinstance(session.ticket, SessionTicket) else None
         if ticket is not None and not early_data:
@@ -124,9 +124,9 @@ class QuicCore(ABC):
                 max_datagram_size=settings.quic_datagram_bytes,
                 initial_rtt=INITIAL_RTT_S,
                 supported_versions=[QuicProtocolVersion.VERSION_1],
-                # The one suite every TLS 1.3 endpoint has (RFC 8446, section 9.1).
+                # The cipher suite that every TLS 1.3 endpoint must have (RFC 8446, section 9.1).
                 cipher_suites=[CipherSuite.AES_128_GCM_SHA256],
-                # Verified in _verify, against a store built beforehand.
+                # `_verify` checks the certificate, against a store built beforehand.
                 verify_mode=ssl.CERT_NONE,
                 secrets_log_file=key_log(),
                 quic_logger=self._qlog,
@@ -136,13 +136,13 @@ class QuicCore(ABC):
 
     @property
     def handshake(self) -> Handshake:
-        """What the handshake came to; the version from the start on."""
+        """Result of the handshake; `quic_version` and `retry_received` are known from the start on."""
         version = self._quic._version
         return Handshake(
             session_resumed=self._session_resumed,
             early_data_accepted=self._early_data_accepted,
             quic_version=None if version is None else _VERSION_NAMES.get(version, f"{version:#010x}"),
-            tls_version="TLSv1.3" if self.handshake_complete else None,  # and nothing older (RFC 9001, section 4.2)
+            tls_version="TLSv1.3" if self.handshake_complete else None,  # never an older one (RFC 9001, section 4.2)
             retry_received=bool(self._quic._retry_count),
             certificate_bytes=self._certificate_bytes,
         )
@@ -158,12 +158,12 @@ class QuicCore(ABC):
 
     @property
     def agreed_alpn(self) -> str | None:
-        """Application protocol agreed on; None before the handshake ended, or where the server named none."""
+        """Application protocol agreed on; None before the handshake ended, or if the server selected none."""
         return self._quic.tls.alpn_negotiated if self.handshake_complete else None
 
     @property
     def certificate(self) -> x509.Certificate | None:
-        """The certificate the server showed; None before the handshake ended, and in a resumed session."""
+        """The server's certificate; None before the handshake ended, and in a resumed session."""
         return self._quic.tls._peer_certificate if self.handshake_complete else None
 
     @property
@@ -177,22 +177,22 @@ class QuicCore(ABC):
 
     @abstractmethod
     def ask(self, query: Query) -> int:
-        """Queue a query; returns the stream its answer comes on."""
+        """Queue a query; returns the stream of its answer."""
 
     @abstractmethod
     def answer(self, stream: int) -> bytes | None:
-        """The answer on a stream, or None while it is incomplete; `ValueError` with what is wrong with it."""
+        """The answer on a stream; None while it is incomplete, `ValueError` with the fault if it is invalid."""
 
     def receive(self, datagram: bytes, now: float) -> None:
-        """Take a datagram."""
+        """Process a received datagram."""
         try:
             self._quic.receive_datagram(datagram, self._address, now)
             self._handle_events()
-        except Exception as fault:  # aioquic lets through whatever its parsers of certificates and frames raise
+        except Exception as fault:  # aioquic passes on any exception of its parsers of certificates and frames
             self.error = self.error or f"quic: malformed: {type(fault).__name__}: {fault}"
 
     def handle_timer(self, now: float) -> None:
-        """Do what was due at `timer()`."""
+        """Handle the timer that is due at `timer()`."""
         self._quic.handle_timer(now)
         self._handle_events()
 
@@ -205,19 +205,19 @@ class QuicCore(ABC):
         return [data for data, _ in self._quic.datagrams_to_send(now)]
 
     def close(self) -> None:
-        """Close without fault; the next `datagrams` say so."""
+        """Close without a fault; the next `datagrams` carry CONNECTION_CLOSE."""
         self._quic.close(error_code=self.no_error)
 
     def qlog(self) -> dict[str, Any] | None:
-        """What there is to say of the connection so far; None if nobody asked for it."""
+        """The qlog of the connection so far; None if QLOGDIR is not set."""
         return None if self._qlog is None else self._qlog.to_dict()
 
     def take_ticket(self, ticket: SessionTicket) -> None:
-        """Keep a ticket the server sent."""
+        """Store a ticket that the server sent."""
         self.session = dataclasses.replace(self.session, ticket=ticket)
 
     def take_token(self, token: bytes) -> None:
-        """Keep an address-validation token the server sent."""
+        """Store an address-validation token that the server sent."""
         self.session = dataclasses.replace(self.session, token=token)
 
     @property
@@ -242,7 +242,7 @@ class QuicCore(ABC):
         self.handshake_complete = self.error is None
 
     def _verify(self, verifier: CertificateVerifier) -> None:
-        """Check the certificate; a resumed session has none, its ticket came from a connection that was checked."""
+        """Check the certificate. A resumed session has none: the connection that brought its ticket was checked."""
         leaf = self._quic.tls._peer_certificate
         try:
             if leaf is None:
@@ -258,7 +258,7 @@ class QuicCore(ABC):
 
     @abstractmethod
     def _handle(self, event: QuicEvent) -> None:
-        """Take what belongs to the application protocol."""
+        """Process an event of the application protocol."""
 
 
 def _close_reason(event: ConnectionTerminated) -> str:
@@ -272,7 +272,7 @@ def _close_reason(event: ConnectionTerminated) -> str:
 
 
 class DoQCore(QuicCore):
-    """DoQ: one query per stream, each message with its length."""
+    """DoQ: one query per stream, each message after its two-byte length."""
 
     protocol = Protocol.DOQ
     alpns: ClassVar[tuple[str, ...]] = (Protocol.DOQ.transport.alpn,)
@@ -326,7 +326,7 @@ class DoH3Core(QuicCore):
     def start(self, now: float) -> None:
         """Make the client's hello and the HTTP/3 settings."""
         super().start(now)
-        # Streams get their limits when they are made: with early data those of the ticket, known from here on.
+        # Streams get their limits when they are created. With early data, those of the ticket are known from here on.
         self._http = H3Connection(self._quic)
 
     def ask(self, query: Query) -> int:

@@ -1,6 +1,6 @@
-"""What a client keeps from one connection for the next: session tickets and address-validation tokens. No I/O.
+"""Session tickets and address-validation tokens that a client keeps for its next connection. No I/O.
 
-Explicit on purpose: nothing is resumed that a caller did not take out of a store and give to a client.
+Resumption is explicit: a client resumes a session only if its caller took the session from a store and passed it on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from crosslayer.dns.model import Protocol, Resolver
 
 @dataclass(frozen=True, slots=True)
 class TlsTicket:
-    """A session of TLS over TCP; OpenSSL resumes it only in the context it was made in."""
+    """A TLS session over TCP; OpenSSL resumes it only in the context in which it was made."""
 
     context: ssl.SSLContext
     session: ssl.SSLSession
@@ -23,7 +23,7 @@ class TlsTicket:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one connection left for the next."""
+    """Ticket and token of one connection for the next."""
 
     ticket: TlsTicket | SessionTicket | None = None
     token: bytes = b""
@@ -37,17 +37,17 @@ class SessionStore:
         self._sessions: dict[tuple[str, int, Protocol, str], Session] = {}
 
     def put(self, server: Resolver, protocol: Protocol, session: Session) -> None:
-        """Keep what a connection left; a part it did not bring keeps its older value."""
+        """Store ticket and token of a connection; the stored ticket or token stays if the connection brought none."""
         key = self._key(server, protocol)
         kept = self._sessions.get(key, Session())
         self._sessions[key] = Session(session.ticket or kept.ticket, session.token or kept.token)
 
     def take(self, server: Resolver, protocol: Protocol) -> Session:
-        """Take the session out; an empty one if there is none."""
+        """Remove and return the session; an empty session if there is none."""
         return self._sessions.pop(self._key(server, protocol), Session())
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all sessions."""
         self._sessions.clear()
 
     @staticmethod

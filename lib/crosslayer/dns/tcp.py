@@ -22,7 +22,7 @@ class DoTcpClient(Client):
         connection = self._new_socket(socket.SOCK_STREAM)
         # Nagle's algorithm would hold the query back until the handshake's last segment is acknowledged.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Bound before it connects, so that the port is known even where the connection fails.
+        # Bind before connecting, so that the port is known even if the connection fails.
         connection.bind(("", 0))
         self.local_port = connection.getsockname()[1]
 
@@ -48,7 +48,7 @@ class DoTcpClient(Client):
         self._socket.sendall(data)
 
     def _receive(self) -> bytes:
-        """At least one byte; a connection that the server closed is a `DnsError`."""
+        """Receive at least one byte; `DnsError` if the server has closed the connection."""
         self._socket.settimeout(self._remaining_s())
         data = self._socket.recv(_READ_BYTES)
         if not data:

@@ -1,4 +1,4 @@
-"""The one stopwatch: every phase of every client is timed by `Timeline.phase`."""
+"""Timing of clients: `Timeline.phase` times every phase of every client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class PhaseName(StrEnum):
-    """The two steps of an exchange."""
+    """The two phases of an exchange."""
 
     HANDSHAKE = "handshake"
     QUERY = "query"
@@ -19,21 +19,21 @@ class PhaseName(StrEnum):
 
 @dataclass(slots=True)
 class Phase:
-    """One timed step."""
+    """One timed phase."""
 
     started_at_ns: int
     """Start on the wall clock, nanoseconds since the Unix epoch: the scale of the capture's timestamps."""
     started_ns: int
     """Start on the monotonic clock."""
     cpu_ns: int = 0
-    """CPU time of this thread in the step."""
+    """CPU time of this thread in the phase."""
     ended_ns: int | None = None
-    """End on the monotonic clock; None while the step runs and where it failed."""
+    """End on the monotonic clock; None while the phase runs, and if it failed."""
     ended_at_ns: int | None = None
 
     @property
     def duration_ms(self) -> float | None:
-        """Duration, ms; None if the step did not end."""
+        """Duration, ms; None if the phase did not end."""
         return None if self.ended_ns is None else (self.ended_ns - self.started_ns) / 1e6
 
 
@@ -43,11 +43,11 @@ class Timeline:
 
     phases: dict[PhaseName, Phase] = field(default_factory=dict)
     preparation_cpu_ns: int = 0
-    """CPU time of what belongs to the connection but is done before its first packet."""
+    """CPU time of work for the connection before its first packet."""
 
     @contextmanager
     def preparation(self) -> Iterator[None]:
-        """Count the body's CPU time; the clock does not run yet."""
+        """Count the CPU time of the block as preparation, before the clock runs."""
         cpu_ns = time.thread_time_ns()
         try:
             yield
@@ -56,7 +56,7 @@ class Timeline:
 
     @contextmanager
     def phase(self, name: PhaseName) -> Iterator[None]:
-        """Time the body; it counts as ended only if it raises nothing."""
+        """Time the block; the phase ends only if the block raises nothing."""
         started_at_ns = time.time_ns()
         cpu_ns = time.thread_time_ns()
         self.phases[name] = phase = Phase(started_at_ns, time.perf_counter_ns())
@@ -80,7 +80,7 @@ class Timeline:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the garbage collector out of the body: one collection costs as much as a handshake."""
+    """Pause the garbage collector during the block, since one collection takes as long as a handshake."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -24,13 +24,13 @@ from crosslayer.dns.timing import PhaseName
 _OPENSSL_GROUPS = {KeyShareGroup.P256: "prime256v1", KeyShareGroup.X25519: "X25519"}
 _READ_BYTES = 65536
 _TLSEXT_PADDING = 1 << 4
-"""SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>, which Python does not name."""
+"""SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>; Python has no name for it."""
 
 
 def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
-    """A context that trusts the server's CA alone, or any certificate where nothing is verified, with one key share.
+    """A context with one key share that trusts only the server's CA, or any certificate if `server.verify` is false.
 
-    A CA file that cannot be read is a `DnsError`.
+    `DnsError` if the CA file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if server.verify:
@@ -50,10 +50,10 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
 
 
 def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
-    """Name one group alone, with its key share.
+    """Offer only one group, with its key share.
 
-    Python 3.11.2, Debian's own, names no group of RFC 7748: it is then OpenSSL's first one, before 3.5, with the same
-    key share and four more names of groups (8 bytes of the ClientHello).
+    Python 3.11.2 of Debian cannot select X25519. There, OpenSSL's default groups stay. Before OpenSSL 3.5, X25519 is
+    the first of them: the key share is the same, and four more group names add 8 bytes to the ClientHello.
     """
     try:
         context.set_ecdh_curve(_OPENSSL_GROUPS[group])
@@ -66,19 +66,19 @@ def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
 
 
 def certificate_message_bytes(certificates: Iterable[int], of_1_3: bool = True) -> int:
-    """Size of the TLS Certificate message with certificates of these sizes (DER); 0 without any.
+    """Size of the TLS Certificate message with certificates of these sizes (DER), bytes; 0 without any.
 
-    Exact for clients that ask for no stapled response and no compression, as the clients
-    of this package (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
+    Exact for clients that request neither a stapled response nor compression, such as those of this package
+    (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
     """
     entries = sum(3 + size + (2 if of_1_3 else 0) for size in certificates)
     return entries and 4 + (1 if of_1_3 else 0) + 3 + entries
 
 
 class TlsClient(DoTcpClient):
-    """What DoT and DoH have in common.
+    """Base class of DoT and DoH.
 
-    TLS runs in memory, so that the hello is made before the clock starts, as with QUIC.
+    TLS runs on memory buffers, so that the ClientHello is made before the clock starts, as with QUIC.
     """
 
     alpn: ClassVar[str | None]
@@ -105,7 +105,7 @@ class TlsClient(DoTcpClient):
 
     @property
     def handshake(self) -> Handshake:
-        """What the handshake came to."""
+        """Result of the handshake."""
         if not self._secured:
             return Handshake()
         resumed, version = self._tls.session_reused, self._tls.version()
@@ -123,12 +123,12 @@ class TlsClient(DoTcpClient):
 
     @property
     def certificate(self) -> x509.Certificate | None:
-        """The certificate the server showed."""
+        """The server's certificate."""
         der = self._tls.getpeercert(binary_form=True) if self._secured else None
         return x509.load_der_x509_certificate(der) if der else None
 
     def wait_for_ticket(self) -> None:
-        """Listen for a TLS 1.3 session ticket that did not come with the answer."""
+        """Wait for a TLS 1.3 session ticket that did not arrive with the answer."""
         self._deadline = time.monotonic() + self.settings.ticket_wait_s
         with self._faults(), suppress(TimeoutError):
             while self.session.ticket is None:
@@ -164,7 +164,7 @@ class TlsClient(DoTcpClient):
                     continue
                 except ssl.SSLError:
                     with suppress(OSError):
-                        self._flush()  # the alert; what TLS found is the fault, not that the server has gone
+                        self._flush()  # sends the alert; a closed connection must not hide the TLS error
                     raise
             self._flush()
         if self._verifier is not None and not self._tls.session_reused:
@@ -173,7 +173,7 @@ class TlsClient(DoTcpClient):
             raise self._fault(f"the server does not speak {self.alpn}")
 
     def _verify(self, verifier: CertificateVerifier) -> None:
-        """Check what OpenSSL has accepted by the policy of every transport, before a query leaves and untimed."""
+        """Check the chain that OpenSSL accepted by the common policy, untimed and before a query is sent."""
         try:
             leaf, *intermediates = map(x509.load_der_x509_certificate, self._chain())
             verifier.verify(leaf, intermediates)
@@ -181,7 +181,7 @@ class TlsClient(DoTcpClient):
             raise self._fault(f"certificate: {error}") from None
 
     def _chain(self) -> list[bytes]:
-        """The certificates that the server sent in this handshake, DER, the leaf first; public from Python 3.13 on."""
+        """Certificates that the server sent in this handshake, DER, leaf first; a public API from Python 3.13 on."""
         chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
         return [certificate.public_bytes(_ssl.ENCODING_DER) for certificate in chain]
 
@@ -201,7 +201,7 @@ class TlsClient(DoTcpClient):
             return data
 
     def _readable(self) -> bool:
-        """Whether more has arrived already."""
+        """Whether more data has arrived."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(self._tls.pending() or self._incoming.pending or poll.poll(0))

@@ -11,7 +11,7 @@ from crosslayer.dns.model import Protocol
 
 
 class DoUdpClient(Client):
-    """DoUDP. A truncated answer is the answer: asking again over TCP is another condition, DoTCP."""
+    """DoUDP. A truncated answer is returned as it is, since a query over TCP is another condition, DoTCP."""
 
     protocol = Protocol.DOUDP
     ip_protocol = socket.IPPROTO_UDP
@@ -22,7 +22,7 @@ class DoUdpClient(Client):
         self.local_port = connection.getsockname()[1]
 
     def _handshake(self) -> None:
-        """UDP has none: `handshake_ms` is 0."""
+        """Do nothing: UDP has no handshake, so `handshake_ms` is 0."""
 
     def _ask(self, query: Query) -> bytes:
         connection = self._socket

@@ -1,13 +1,14 @@
 """The stub: a DNS forwarder on a local address, so that a browser's own lookups go over the transport under test.
 
-The program is `emulation/stub` (Go); here it is started, waited for, commanded and read. It knows nothing of campaigns.
+The program is `emulation/cmd/crosslayer-stub` (Go). This package starts and stops it, sends its commands and reads its
+metrics; it does not depend on campaigns.
 
     server = dns.Resolver("10.53.0.2", "www.example.org", ca_file)
     settings = StubSettings.towards(server, Protocol.DOQ, Resumption.EARLY_DATA)
     with Stub.start(subprocess.Popen, settings, folder) as stub:
-        ...  # something resolves through 127.0.0.1
+        ...  # a program resolves a name through 127.0.0.1
         stub.reset_sessions()
-        ...  # and again, with what the first connection left
+        ...  # it resolves again, with ticket and token of the first connection
         rows = stub.metrics()
 """
 

@@ -11,9 +11,9 @@ from crosslayer.stub.errors import StubError
 
 @dataclass(frozen=True, slots=True)
 class QueryMetrics:
-    """One query of a client and what its answer took; written before the answer leaves.
+    """Metrics of one query of a client; the stub writes them before it sends the answer.
 
-    If a query was asked again (`retries`), phases are those of the last time and only `total_ms` has all of it.
+    If the stub repeated the query (`retries`), phases are those of the last attempt; only `total_ms` has all attempts.
     """
 
     time_ns: int
@@ -23,7 +23,7 @@ class QueryMetrics:
     client_protocol: str
     """udp or tcp."""
     name: str
-    """Name asked for, with its final dot; empty if the query could not be read."""
+    """Queried name, with its final dot; empty if the query could not be read."""
     type: str
     """Mnemonic of the record type."""
     protocol: Protocol
@@ -31,40 +31,40 @@ class QueryMetrics:
     connection: int
     """Number of the upstream connection since the start; 0 if there was none."""
     new_connection: bool
-    """This query set the connection up. Others that come meanwhile wait for it, and have a `handshake_ms` too."""
+    """This query caused the connection setup. Queries that arrive meanwhile also wait and have a `handshake_ms`."""
     local_port: int
-    """The stub's port towards the upstream: with it a row finds the server's events and the packets; 0 without one."""
+    """The stub's port towards the upstream, which identifies the server's events and the packets; 0 without one."""
     handshake_ms: float
-    """Time this query waited for a connection to be set up; 0 if one stood, for DoUDP and with early data."""
+    """Time this query waited for a connection; 0 on an existing connection, for DoUDP and with early data."""
     query_ms: float
-    """Query sent to answer complete; with early data from the start of the connection."""
+    """Query sent to answer complete; with early data, from the start of the connection."""
     total_ms: float
-    """Arrival of the query to its answer ready to leave."""
+    """Arrival of the query to its answer ready to send."""
     resumed: bool | None
-    """The connection resumed a TLS session; None without TLS or where the handshake did not end."""
+    """The connection resumed a TLS session; None without TLS, or if the handshake did not end."""
     early_data: bool
     """The query was sent before the handshake was complete."""
     early_data_accepted: bool | None
-    """The server accepted it as early data; None if it was none. The server log is the evidence."""
+    """The server accepted the query as early data; None if it was not sent as such. The server log is the evidence."""
     rcode: str
-    """Response code of the answer to the client; empty if it got none."""
+    """Response code of the answer to the client; empty without an answer."""
     query_bytes: int
-    """DNS message to the upstream, padding included and framing not; 0 if none was sent."""
+    """Size of the DNS message to the upstream, with padding, without framing; 0 if none was sent."""
     answer_bytes: int
-    """DNS message from the upstream, likewise."""
+    """Size of the DNS message from the upstream, likewise."""
     retries: int
-    """Further times the query was sent: after a fault, a loss, or too long without an answer on its connection."""
+    """Repetitions of the query: after a fault, a loss, or too long without an answer on its connection."""
     silence_ms: float
-    """On an idle connection: the wait for a packet (one PTO) before the query was also sent over a new one; 0 if it
-    was sent over one only."""
+    """Wait for a packet on an idle connection (one PTO) before the query was also sent over a new connection; 0 if it
+    was not."""
     tcp_fallback: bool
-    """DoUDP got a truncated answer and the query was asked again over TCP."""
+    """DoUDP got a truncated answer, and the query was repeated over TCP."""
     error: str
     """Why there is no good answer, short and stable; empty if there is one, whatever its response code."""
 
 
 def parse_metrics(line: str) -> QueryMetrics:
-    """One line of the stub's metrics as its dataclass; `StubError` where this version does not know it."""
+    """Parse one line of the stub's metrics; `StubError` if it has another format."""
     try:
         values = json.loads(line)
         values["time_ns"] = values.pop("time")

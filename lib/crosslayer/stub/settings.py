@@ -19,18 +19,18 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a stub over DoH3 receives browsers' requests for hosts of its upstream, and how it forwards them.
+    """HTTP/3 gateway of a stub over DoH3: it receives browsers' requests for hosts of its upstream and forwards them.
 
-    Names that have the upstream's address are answered with the gateway's.
+    The stub answers queries for names at the upstream's address with the gateway's address.
     """
 
     listen: str
-    """Address and UDP port that it speaks HTTP/3 on."""
+    """Address and UDP port of its HTTP/3 server."""
     certificate_file: Path
-    """PEM file of the certificate that browsers are shown."""
+    """PEM file of the certificate for browsers."""
     key_file: Path
     connections: Sharing
-    """Whether requests leave on the connection of the queries."""
+    """Whether requests use the connection of the queries or another one."""
 
     def arguments(self) -> list[str]:
         """Arguments of the stub's command line."""
@@ -45,28 +45,28 @@ class StubSettings:
     upstream: str
     """URL of the upstream server: `Transport.url_scheme`, host, port unless it is the default, path of DoH and DoH3."""
     listen: str = "127.0.0.1:53"
-    """Address and port it answers on, UDP and TCP."""
+    """Address and port that it answers on, over UDP and TCP."""
     ca_file: Path | None = None
-    """PEM file of the CA the upstream's certificate is verified against; None for those of the system."""
+    """PEM file of the CA that signed the upstream's certificate; None for the CAs of the system."""
     server_name: str = ""
     """Name in the certificate, in SNI and in the HTTP authority; empty if it is the URL's host."""
     resumption: Resumption | None = None
-    """How much of an earlier session a new connection may use; None for tickets wherever the transport has them."""
+    """State of an earlier session that a new connection may use; None for tickets, if the transport has them."""
     timeout_s: float = 5.0
-    """A query that takes longer is answered with SERVFAIL, seconds."""
+    """Time after which a query is answered with SERVFAIL, seconds."""
     idle_timeout_s: float = 30.0
-    """The upstream connection is closed after this time without a query, seconds."""
+    """Time without a query after which the upstream connection is closed, seconds."""
     udp_retransmit_s: float = 1.0
-    """DoUDP asks again after this time, then after twice as long, and so on, seconds."""
+    """Time without an answer after which DoUDP repeats a query, seconds; doubled for each further repetition."""
     probe_idle_after_s: float = 1.0
-    """A connection without an answer for this time is in doubt: where nothing comes within a PTO, the query is asked
-    over a new one too, seconds; 0: none ever is."""
+    """Time since its last answer after which a connection is in doubt, seconds; 0 for never. If no packet arrives on it
+    within one PTO of the next query, that query is also sent over a new connection."""
     connections: Literal["one", "pool", "query"] = "one"
-    """Over DoTCP and DoT: one for all queries, an idle one or another for each, or a new one for each."""
+    """Over DoTCP and DoT: one connection for all queries, an idle or else a new one for each, or always a new one."""
     post_quantum: bool = False
     """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
     gateway: Gateway | None = None
-    """Takes browsers' requests too, over DoH3 only."""
+    """Gateway for browsers' requests, with DoH3 only."""
 
     @property
     def upstream_host(self) -> str:

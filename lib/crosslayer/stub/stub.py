@@ -1,4 +1,4 @@
-"""The stub as an object: started, waited for, commanded, read and stopped."""
+"""The stub as an object: start it, wait for it, send commands, read its metrics, stop it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Stats:
     """Counts since the start."""
 
     queries: int
-    """Queries answered, those that got no answer included."""
+    """Queries that are finished, including those without an answer."""
     failures: int
-    """Queries among them with an error."""
+    """Finished queries with an error."""
     in_flight: int
-    """Queries that wait for the upstream now."""
+    """Queries in progress."""
     connections: int
-    """Upstream connections set up, or tried."""
+    """Upstream connections that were set up or attempted."""
     open: int
-    """1 while the upstream connection stands."""
+    """Number of open upstream connections."""
     ticket: bool
-    """There is a session ticket for the next connection."""
+    """Whether there is a session ticket for the next connection."""
 
 
 def stub_version() -> str:
@@ -40,23 +40,28 @@ def stub_version() -> str:
 
 
 class Stub(Process):
-    """A running stub. Made by `Stub.start`."""
+    """A running stub; `Stub.start` makes it."""
 
     name = "the stub"
     fault = StubError
     settings: StubSettings
     listen: str
-    """Address and port it answers on, also where the settings left the port to the system."""
+    """Address and port that it answers on; the actual port if the settings give port 0."""
     metrics_file: Path
-    """Where it writes one JSON line per query."""
+    """File with one JSON line per query."""
 
     @classmethod
     def start(cls, spawn: Spawn, settings: StubSettings, folder: Path, *, metrics_file: Path | None = None) -> Self:
-        """Start a stub in the client's namespace and wait until it answers; `StubError` with its last lines otherwise.
+        """Start a stub in the client's namespace and wait until it answers.
 
-        `OutsideError` if its upstream is outside and the user has not consented.
+        Control socket and log are in `folder`, and the metrics too unless `metrics_file` is given.
 
-        Control socket, log and metrics are in the private folder, unless another file is given for the metrics.
+        Raises
+        ------
+        StubError
+            If it does not answer, with the last lines of its log.
+        OutsideError
+            If its upstream is outside and the user has not consented.
         """
         settings.check_consent()
         binary = resources.locate("stub").path
@@ -72,19 +77,19 @@ class Stub(Process):
         return stub
 
     def reset_sessions(self) -> int:
-        """Close the upstream connection, so that the next query sets one up with the ticket and token this one left.
+        """Close the upstream connection, so that the next query sets up another with the stored ticket and token.
 
-        Waits, at most 1 s, for queries on their way, whose rows `metrics` has then, and for the first ticket; what
-        hangs longer is cut. Returns how many connections it closed. May be called from any thread.
+        Waits at most 1 s for queries in progress and for the first ticket, then aborts unfinished queries. Afterwards
+        `metrics` has their rows. Returns the number of closed connections. May be called from any thread.
         """
         return int(self.command("reset-sessions")["closed"])
 
     def forget(self) -> int:
-        """Close the upstream connections and forget tickets and tokens; returns how many connections it closed."""
+        """Close the upstream connections and delete tickets and tokens; returns the number of closed connections."""
         return int(self.command("forget")["closed"])
 
     def carried(self) -> dict[int, int]:
-        """Requests of browsers that a gateway has passed on since the last reset, by its port towards the upstream."""
+        """Number of browser requests that a gateway forwarded since the last reset, by its upstream-facing port."""
         return {int(port): count for port, count in self.command("carried")["requests"].items()}
 
     def stats(self) -> Stats:
