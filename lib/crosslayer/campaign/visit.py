@@ -78,12 +78,12 @@ def visit(
     # The first flight has the query, prepared in advance, unless SETTINGS or a request must come first.
     resolving.connect(None if waits or at_once else query)
     handshake = resolving.timeline.phases.get(PhaseName.HANDSHAKE)
-    start_s = handshake.started_ns / 1e9 if handshake else time.perf_counter()
+    start_s = handshake.started_ns / 1e9 if handshake else time.monotonic()
     if waits:
         loading.wait_for_settings()
     fetch = loading.begin(page) if at_once else None
     wire = resolving.query(query)
-    named_s = time.perf_counter()
+    named_s = time.monotonic()
     if not shared:
         loading.companions = (resolving,) if isinstance(resolving, QuicClient) else ()
         loading.connect()
@@ -100,7 +100,7 @@ def visit(
         return None if moment_s is None else (moment_s - start_s) * 1e3
 
     return {
-        "started_s": time.time() - (time.perf_counter() - start_s),
+        "started_s": time.time() - (time.monotonic() - start_s),
         "resolved_ms": ms(named_s),
         "settings_ms": ms(loading.settings_s),
         "response_start_ms": ms(fetch.document.started_s),
