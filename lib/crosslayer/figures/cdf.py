@@ -1,7 +1,7 @@
-"""CDF figures: the rows they draw, and the panels they are drawn in.
+"""CDF figures: their rows and their panels.
 
-One row of such a figure's frame is a point of a curve (`kind` curve), a median with its interval (median), or a
-single printed value (point); `source` is measured or published.
+A row is a point of a curve (`kind` curve), a median with its interval (median), or a single published value (point).
+`source` is measured or published.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Panel:
     """One plot of a CDF figure."""
 
     name: str
-    """Value of the column `panel`; printed above the plot where a figure has several."""
+    """Value of the column `panel`; the title of the plot if a figure has several."""
     x_title: str
     """Quantity and unit."""
     series: tuple[str, ...]
@@ -67,7 +67,7 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     value
         Column to draw.
     points
-        Points per curve at most.
+        Maximum number of points per curve.
     """
     gathered_rows = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
     groups = (
@@ -78,7 +78,7 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
 
 
 def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
-    """Curves and medians of groups of observations, `points` points per curve at most."""
+    """Curves and medians of groups of observations, with at most `points` points per curve."""
     parts = [pl.DataFrame(schema=SCHEMA)]
     for panel, series, values, rounds in groups:
         x, cdf = metrics.curve(values, points)
@@ -92,12 +92,12 @@ def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_P
 
 
 def published_curves(curves: pl.DataFrame) -> pl.DataFrame:
-    """Printed curves; `curves` has panel, series, x and cdf."""
+    """Published curves; `curves` has panel, series, x and cdf."""
     return _tidy("published", curves.with_columns(kind=pl.lit("curve")))
 
 
 def published_quantiles(quantiles: pl.DataFrame) -> pl.DataFrame:
-    """Curves known by their quantiles; `quantiles` has panel, series and columns min, p1 ... p99, max."""
+    """Published curves from quantiles; `quantiles` has panel, series and some of the columns min, p1 ... p99, max."""
     known = [name for name in _LEVELS if name in quantiles.columns]
     long = (
         quantiles.unpivot(known, index=["panel", "series"], variable_name="level", value_name="x")
@@ -109,7 +109,7 @@ def published_quantiles(quantiles: pl.DataFrame) -> pl.DataFrame:
 
 
 def published_points(points: pl.DataFrame) -> pl.DataFrame:
-    """Single printed values; `points` has panel, series, x and cdf."""
+    """Single published values; `points` has panel, series, x and cdf."""
     return _tidy("published", points.with_columns(kind=pl.lit("point")))
 
 
@@ -133,7 +133,7 @@ def chart(
     whole: bool = False,
     published_steps: bool = False,
 ) -> alt.VConcatChart:
-    """Panels below each other, one legend, a column wide.
+    """Panels one below the other, with one legend, as wide as a column.
 
     Parameters
     ----------
@@ -142,11 +142,11 @@ def chart(
     panels
         What to draw, in order.
     height
-        Of one panel, px.
+        Height of one panel, px.
     whole
-        Show the tails too.
+        Whether to show the tails too.
     published_steps
-        The published curves are few observations, not lines through many.
+        Whether to draw published curves as steps, if they consist of few observations.
     """
     order = panels[0].series
     titles = [panel.x_title for panel in panels]
@@ -185,7 +185,7 @@ def layers(
     legend_columns: int | None = None,
     published_steps: bool = False,
 ) -> list[alt.Chart]:
-    """Layers of one plot: measured curves over published ones, medians with their intervals, printed values."""
+    """Layers of one plot: measured curves over published ones, medians with their intervals, published values."""
     axis = alt.Axis(tickCount=max(3, width // 50), labelFlush=True, grid=True)
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(domain=list(domain), nice=False, zero=False), axis=axis)
     quarters = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f")
@@ -213,10 +213,10 @@ def layers(
 
 
 def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
-    """From the smallest value to the quantile `top` of every curve, with a margin; further out is tail.
+    """Range of the x axis: from the smallest value to the quantile `top` of every curve, with a margin.
 
-    The quantile is the smallest value that at least that share of the curve does not exceed, so a curve of fewer than
-    100 observations shows them all.
+    The quantile is the smallest value that at least this share of the curve does not exceed. A curve of fewer than 100
+    observations is therefore shown completely.
     """
     curve = frame.filter(pl.col("kind") == "curve")
     tops = (
@@ -231,7 +231,7 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
 
 
 def tail_note(frame: pl.DataFrame) -> str:
-    """A note on plots that leave out the tail of a curve; empty if none does."""
+    """A note that plots leave out the tail of a curve; empty if no plot does."""
     cut = any(
         group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")

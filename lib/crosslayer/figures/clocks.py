@@ -1,6 +1,6 @@
-"""Comparison of a campaign in real time with one in virtual time, of any study with page loads, exchanges or queries.
+"""Comparison of a campaign in real time with one in virtual time, for any study with page loads, exchanges or queries.
 
-A duration in virtual time is the part of network and timers; in real time computing is added
+A duration in virtual time contains only network and timers; in real time it also contains computing
 (docs/reference/clocks.md).
 """
 
@@ -42,7 +42,7 @@ from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.metrics.links import without_loss
 
 NOTEBOOK = "clocks"
-"""That explains these figures."""
+"""Notebook that explains these figures."""
 
 _STYLES = {**TRANSPORTS, "H3 1-RTT": Style(GREY, "square", CHAIN), "H3 0-RTT": EARLY_DATA}
 _FURTHER = (
@@ -53,7 +53,7 @@ _FURTHER = (
     Style(ORANGE, "circle", LONG),
 )
 _MAIN = {"kind": "full handshake", "condition": "main"}
-"""What an empty word means."""
+"""Meaning of an empty key."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
 
@@ -67,7 +67,7 @@ class BothClocks:
 
 
 def both_clocks_data(of: BothClocks) -> pl.DataFrame:
-    """Each condition's duration by both clocks.
+    """Duration of each condition in real and in virtual time.
 
     Columns panel, link, page, series, condition, and those of `metrics.clocks.compared`: ms.
     """
@@ -85,11 +85,10 @@ def both_clocks_data(of: BothClocks) -> pl.DataFrame:
 
 
 def differences_data(of: BothClocks) -> pl.DataFrame:
-    """What each step from one condition to another adds within a round, in real and in virtual time.
+    """The increase by each step from one condition to another within a round, in real and in virtual time.
 
-    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and
-    possible reasons of a difference: before_ms (of a load: the difference at the start of the response), cpu_ms (of an
-    exchange: the client's CPU time that the step adds in real time) and packets (that it sends more in real time).
+    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and the
+    possible reasons for a difference of `metrics.clocks.reasons`: before_ms, cpu_ms and packets.
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
@@ -219,7 +218,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
         return [
             marks.line_at(base, x=0),
             bars,
-            dots.transform_filter("datum.agrees !== false"),  # null: too few rounds to tell
+            dots.transform_filter("datum.agrees !== false"),  # null: too few rounds
             base.transform_filter("datum.agrees === false")
             .mark_point(filled=False, fill="white", size=46, strokeWidth=1.6, opacity=1)
             .encode(x=x, y=y, **encodings, tooltip=tooltip),
@@ -274,7 +273,7 @@ def _panels(
 
 
 def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, page, condition, n, virtual, computing (wall minus virtual), low, high; ms, and the network's share."""
+    """Columns link, page, condition, n, virtual, computing (wall minus virtual), low, high (ms), network_percent."""
     share = pl.col("virtual") / pl.col("wall") * 100
     names = ("link", "page", "condition", "n", "virtual")
     return frame.select(*names, computing="apart", low="low", high="high", network_percent=share)
@@ -289,7 +288,7 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_verdict(frame: pl.DataFrame) -> str:
-    """Do differences between conditions agree between the clocks, and how far apart are the others?"""
+    """How many differences between conditions agree in real and in virtual time, and how far apart the others are."""
     known = frame.drop_nulls("low") if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
@@ -309,7 +308,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
 
 
 def figures(study: str) -> tuple[Figure, ...]:
-    """The figures of a study's two campaigns; their `data` is made from a `BothClocks`."""
+    """The figures that compare a study's two campaigns; their `data` takes a `BothClocks`."""
     return (
         Figure(
             name=f"{study}-both-clocks",

@@ -1,4 +1,4 @@
-"""Series compared with each other: medians of each, and differences of two within a round, as rows, chart and table."""
+"""Comparison of series: medians of each, and differences of two within a round, as rows, chart and table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import TEXT_WIDTH, AnyChart, Style, with_titles
 
 MEASURED, DIFFERENCE, POOLED = "measured", "difference", "pooled"
-"""Sources of rows: a series in a cell, two series within a round of a cell, and either with cells together."""
+"""Sources of rows: a series in a cell, the difference of two series within a round, and either pooled over cells."""
 
 _KEYS = ("measure", "source", "page", "link", "series")
 _CELL = ["link", "page"]
@@ -35,15 +35,15 @@ class Comparison:
     observations: Callable[[Inputs], pl.LazyFrame]
     """Rows with the columns of a round, `series`, and the columns of `measures`."""
     measures: Mapping[str, str]
-    """Column of each measure (ms), by its label; the first is drawn, or all where `columns` is `measure`."""
+    """Column of each measure (ms), by its label. The first is drawn, or all if `columns_by` is `measure`."""
     measures_in_ms: Mapping[str, str] = field(default_factory=dict)
     """Further measures, always in ms."""
     unit: Unit = "RTT"
     """Unit of `measures`: ms, or multiples of the link's nominal RTT."""
     differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """First series minus the second within a round, by the label that is the series of their rows."""
+    """Pairs of series, the first minus the second within a round; the key is the series of the difference's rows."""
     pooled: Sequence[str] | None = None
-    """Columns that pooled rows keep apart; all other cells are together. None: there are no such rows."""
+    """Columns that pooled rows distinguish; cells are pooled over all others. None: there are no pooled rows."""
     styles: Mapping[str, Style]
     """Series that are drawn, in the order of the legend."""
     axis: str
@@ -51,7 +51,7 @@ class Comparison:
     drawn: str = MEASURED
     """Source of the rows that are drawn."""
     least: tuple[float, float] = (0.0, 1.0)
-    """Range that the axis has at least."""
+    """Range that the axis always includes."""
     margin: float = 0.1
     """Margin of the axis beyond the intervals."""
     reference: float | None = None
@@ -59,18 +59,18 @@ class Comparison:
     zero_line: bool = False
     """Whether 0 has a line."""
     rows_by: Literal["link_title", "page"] = "link_title"
-    """Column with the rows of each plot."""
+    """Column with a row in each plot for each of its values."""
     columns_by: Literal["page", "measure"] = "page"
     """Column with a plot for each of its values, side by side."""
     facet_rows_by: Literal["link_title"] | None = None
     """Column with a row of plots for each of its values."""
     counted: str = "loads"
-    """What `n` counts."""
+    """Name of the observations that `n` counts."""
     empty: str = "no observations of this study"
     """Text of the plot without rows."""
 
     def rows(self, inputs: Inputs) -> pl.DataFrame:
-        """Medians with 95 % intervals, by the link's RTT and by page."""
+        """Medians with 95 % intervals, sorted by the link's RTT and by page."""
         observed = self.observations(inputs)
         units: list[tuple[Unit, Mapping[str, str]]] = [(self.unit, self.measures), ("ms", self.measures_in_ms)]
         parts = [
@@ -133,7 +133,7 @@ class Comparison:
         return chart
 
     def table(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """measure, source, page, link, series, n, median, low, high; in `unit`, or in ms."""
+        """Columns measure, source, page, link, series, n, median, low, high; in `unit`, or in ms."""
         return frame.select(*_KEYS, "n", "median", "low", "high")
 
     def figure(self, **fields: Any) -> Figure:

@@ -1,4 +1,4 @@
-"""What a figure is, and drawing one: rows from tables, a chart from rows, and every form it is shown in."""
+"""Define and draw a figure: rows from tables, a chart from rows, and all its output formats."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from crosslayer.figures import cdf
 from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, AnyChart, framed
 
 _DECIMALS = 6
-"""Decimals of drawn values (ms, round-trips, parts of 1): finer than any clock that measured them."""
+"""Decimals of drawn values (ms, round-trips, parts of 1), finer than the resolution of any clock."""
 MAX_ROWS = 5000
-"""Rows that a chart may embed."""
+"""Maximum number of rows that a chart may embed."""
 
 PNG_SCALE = 2.0
 """Pixels of a PNG per CSS pixel."""
@@ -33,7 +33,7 @@ _PALETTE_COLOURS = 64
 """Colours of a picture in a notebook; a chart has a dozen and their blends with the background."""
 
 _IN_JUPYTERLAB = "v5"
-"""Major version of the Vega-Lite that JupyterLab has inside; the charts mean the same in it."""
+"""Major version of Vega-Lite in JupyterLab; the charts have the same meaning in it."""
 
 
 class FigureError(CrosslayerError):
@@ -48,26 +48,26 @@ class Figure:
     """File name without ending."""
     title: str
     paper_figure: str = ""
-    """What it corresponds to in the paper, e.g. `Fig. 5`; empty if the paper has nothing like it."""
+    """Corresponding figure or table of the paper, e.g. `Fig. 5`; empty if there is none."""
     notebook: str
     """Notebook that explains it."""
     caption: str
-    """What the reader sees; provenance is added when it is drawn."""
+    """Caption; `draw` adds the provenance."""
     note: str = ""
-    """What marks and overlays mean, one or two sentences under the plot."""
+    """Meaning of marks and overlays, one or two sentences under the plot."""
     data: Callable[[Any], pl.DataFrame]
-    """Makes the rows that are drawn: from `Inputs`, or from the results of a benchmark."""
+    """Makes the rows of the chart: from `Inputs`, or from the results of a benchmark."""
     chart: Callable[[pl.DataFrame], AnyChart]
-    """Draws them."""
+    """Draws the rows."""
     table: tuple[str, ...] | Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """Its numbers for a reader: columns of its rows, or a function of its rows."""
+    """Its numbers as a table: columns of its rows, or a function of its rows."""
     verdict: Callable[[pl.DataFrame], str] | None = None
-    """Answers the question that its study asks, in a sentence made from its rows."""
+    """Answers the question of its study in a sentence, from its rows."""
     lacks: Callable[[Any], str] | None = None
-    """A sentence on missing data of the study, from the argument of `data`; empty if nothing is missing."""
+    """Returns a sentence on missing data of the study, from the argument of `data`; empty if nothing is missing."""
     width: int = COLUMN_WIDTH
     whole: bool = False
-    """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
+    """Whether a CDF figure shows its tails too. Otherwise it ends at the 99th percentile, with a note."""
 
     @property
     def heading(self) -> str:
@@ -77,30 +77,30 @@ class Figure:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure drawn from one dataset. In a notebook it shows itself."""
+    """A figure drawn from one dataset. Notebooks display it."""
 
     figure: Figure
     rows: pl.DataFrame
-    """What it draws."""
+    """Rows of the chart."""
     caption: str
     """Caption with provenance."""
     table: pl.DataFrame | None
-    """Its numbers for a reader; None if the figure has no table."""
+    """Its numbers as a table; None if the figure has no table."""
     verdict: str | None
-    """The answer to its study's question; None if it asks none."""
+    """The answer to its study's question; None if the figure has no verdict."""
     _spec: dict[str, Any] = field(repr=False)
 
     @cached_property
     def chart(self) -> alt.VConcatChart:
-        """The chart as an object of Altair, to be changed."""
+        """The chart as an object of Altair, which the caller may change."""
         return alt.VConcatChart.from_dict(self._spec, validate=False)
 
     def vega_lite(self) -> dict[str, Any]:
-        """The chart as Vega-Lite with its rows inside. A copy of the outermost level: add to it what you like."""
+        """The chart as Vega-Lite with embedded rows. The outermost level is a copy, to which keys can be added."""
         return dict(self._spec)
 
     def svg(self) -> str:
-        """The chart as a picture that needs no script.
+        """The chart as SVG without scripts.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Drawing:
         return self._svg
 
     def png(self) -> bytes:
-        """The chart as a picture of two pixels per CSS pixel; raises as `svg` does."""
+        """The chart as PNG with two pixels per CSS pixel; raises as `svg` does."""
         return self._png
 
     @cached_property
@@ -128,7 +128,7 @@ class Drawing:
         return picture
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """With tooltips in JupyterLab, as a picture on GitHub; without a network on either."""
+        """Formats for notebooks: a chart with tooltips in JupyterLab, a picture on GitHub. Neither needs a network."""
         schema = f"https://vega.github.io/schema/vega-lite/{_IN_JUPYTERLAB}.json"
         return {
             f"application/vnd.vegalite.{_IN_JUPYTERLAB}+json": _with_csv(self._spec) | {"$schema": schema},
@@ -138,7 +138,7 @@ class Drawing:
 
 
 def _with_palette(png: bytes) -> bytes:
-    """The same picture with a palette of colours: an eighth of the size, so that notebooks stay small in git."""
+    """The same picture with a colour palette, an eighth of the size, so that notebooks stay small in git."""
     palette = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(_PALETTE_COLOURS).save(palette, "PNG", optimize=True)
@@ -146,7 +146,7 @@ def _with_palette(png: bytes) -> bytes:
 
 
 def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a chart whose rows are CSV: smaller by half, since no row repeats the names of its columns."""
+    """A copy of a chart with its rows as CSV, half the size, because rows do not repeat the names of columns."""
     formats: dict[str, dict[str, Any]] = {}
     datasets = dict(spec.get("datasets", {}))
     for name, rows in datasets.items():
@@ -170,9 +170,9 @@ def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
-    """How Vega-Lite is to read the columns from CSV; None if it would read other values.
+    """Vega-Lite's parsers for the columns of the CSV; None if parsing would change values.
 
-    An empty cell is an empty text, or with the parser `string` a missing one.
+    An empty cell is an empty text, or a missing value with the parser `string`.
     """
     parsers = {}
     for column in table:
@@ -197,14 +197,14 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
     figure
         From the `figures` of a study.
     source
-        What the figure's `data` is made from: `Inputs`, or the results of a benchmark.
+        Argument of the figure's `data`: `Inputs`, or the results of a benchmark.
     provenance
         Campaign, rounds, backend and host, from `Dataset.caption`.
 
     Raises
     ------
     FigureError
-        If the rows would be more than a chart may embed, or the data cannot be drawn, with the cause.
+        If there are more rows than a chart may embed, or the data cannot be drawn; the message has the cause.
     """
     try:
         rows = _rounded(figure.data(source))
@@ -227,14 +227,14 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
         )
     except FigureError:
         raise
-    except Exception as error:  # whatever bad data does to it: the other figures are to be drawn
+    except Exception as error:  # bad data of one figure must not stop the others
         raise _cannot(figure, error) from error
 
 
 def _rounded(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows as any processor and any version of the libraries makes them: the last digits of a sum are their own."""
+    """Round the rows, so that they are equal with every processor and library; the last digits of sums differ."""
     rounded = cs.float().round(_DECIMALS)
-    return rows.with_columns(pl.when(rounded == 0).then(0.0).otherwise(rounded).name.keep())  # 0 also of -0
+    return rows.with_columns(pl.when(rounded == 0).then(0.0).otherwise(rounded).name.keep())  # also turns -0 into 0
 
 
 def _cannot(figure: Figure, error: Exception) -> FigureError:
@@ -264,12 +264,12 @@ def vegalite_version() -> str:
 
 @cache
 def _register_fonts() -> None:
-    """Tell the renderer of our font, once in a process."""
+    """Register our font with the renderer, once per process."""
     vl_convert.register_font_directory(str(FONT_FILES))
 
 
 def _with_fonts(svg: str) -> str:
-    """A picture with the letters that it uses: a browser whose machine lacks the font would take wider ones."""
+    """Embed the fonts in an SVG, because a browser without them would use wider letters."""
     faces = _font_face("Regular", 400) + (_font_face("Bold", 700) if 'font-weight="bold"' in svg else "")
     start = svg.index(">") + 1
     return f"{svg[:start]}<style>{faces}</style>{svg[start:]}"

@@ -1,4 +1,4 @@
-"""What a figure is made from: the tables of a dataset and the published values, all as frames."""
+"""The inputs of figures: the tables of a dataset and the published values, all as frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crosslayer.published import Published
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Tables of one dataset, and the published values. Equal to itself only, because results are cached by it."""
+    """Tables of one dataset, and the published values. Objects are compared by identity, as keys of cached results."""
 
     dns_exchanges: pl.LazyFrame
     tcp_rtts: pl.LazyFrame
@@ -79,7 +79,7 @@ class Inputs:
 
     @property
     def failures(self) -> pl.DataFrame:
-        """What failed, and the rounds that are left out."""
+        """Failed observations by condition and link, and failed rounds."""
         return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.host_load).collect(
             engine="streaming"
         )
@@ -96,7 +96,7 @@ class Inputs:
         return rows.select("link", "page", "nominal_rtt_ms", saving_ms=pl.col("1-RTT") - pl.col("0-RTT"))
 
     def by_rtt(self, frame: pl.DataFrame, *further: str) -> pl.DataFrame:
-        """Rows in the order of their link's RTT, then of further columns, then as they were."""
+        """Rows sorted by their link's RTT, then by further columns; otherwise their order stays."""
         ranks = {link: rank for rank, link in enumerate(self.links)}
         link = pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))
         return frame.sort(link, *further, maintain_order=True)

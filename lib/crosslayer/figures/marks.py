@@ -20,9 +20,9 @@ Encodings = dict[str, Any]
 
 _TITLES = {"link_title": "link", "h3": "condition"}
 _OURS_ONLY = ("low:Q", "high:Q", "n:Q")
-"""What a published value has not."""
+"""Fields that a published value lacks."""
 
-# Telling series apart
+# Encodings of series
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
@@ -81,7 +81,7 @@ def _legend(lines: bool, columns: int | None) -> alt.Legend:
 def tooltip(
     *who: str, value: str, of: str = "median:Q", digits: str = ".2f", counted: str = "", more: Sequence[Any] = ()
 ) -> list[alt.Tooltip]:
-    """A tooltip: what is shown, its value, the interval, and how many observations stand behind it.
+    """Tooltip of a mark: its name, its value, the interval, and the number of observations.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def tooltip(
     value, of, digits
         Title, column and format of the value.
     counted
-        What `n` counts; empty if there is neither interval nor count.
+        Name of the observations that `n` counts; empty if there is neither interval nor count.
     more
         Further tooltips.
     """
@@ -111,7 +111,7 @@ def tooltip(
 
 
 def rows(field: str, order: Sequence[str], *, bold: bool = False, **axis: Any) -> alt.Y:
-    """A row for each name, without lines at the axis."""
+    """Y axis with a row for each name, without axis lines."""
     return alt.Y(
         f"{field}:N",
         title=None,
@@ -123,13 +123,13 @@ def rows(field: str, order: Sequence[str], *, bold: bool = False, **axis: Any) -
 
 
 def columns(field: str, order: Sequence[str], **axis: Any) -> alt.X:
-    """A column for each name, without lines at the axis."""
+    """X axis with a column for each name, without axis lines."""
     shown = alt.Axis(labelAngle=0, ticks=False, domain=False, labelLimit=0, **axis)
     return alt.X(f"{field}:N", title=None, scale=alt.Scale(domain=list(order)), axis=shown)
 
 
 def domain(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> alt.Scale:
-    """From the least end of estimates and intervals to the greatest, with a margin, and at least so far."""
+    """Scale with all estimates and intervals, with a margin, and with at least the range `least`."""
     ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
     return alt.Scale(domain=[min(least[0], ends[0] - margin), max(least[1], ends[1] + margin)], nice=False)
 
@@ -162,19 +162,19 @@ def intervals(
     Parameters
     ----------
     base
-        The rows, which may lack the interval.
+        Chart of the rows; a row without an interval has no bar.
     x, y
         Position of the dots; intervals are along x, or along y if `upright`.
     tooltip, encodings
-        From `tips` and `by`.
+        From `tooltip` and `encode_series`.
     ends
         Columns of the interval.
     size, width
-        Of the dots, px², and the bars, px.
+        Size of the dots, px², and width of the bars, px.
     clip
-        Ends at the frame of the plot.
+        Whether marks end at the frame of the plot.
     style
-        Of both marks, e.g. a colour if `encodings` has none.
+        Style of both marks, e.g. a colour if `encodings` has none.
     """
     low, high = ends
     along, across, fixed = ("y", "x", x) if upright else ("x", "y", y)
@@ -207,7 +207,7 @@ def ticks(
     *,
     color: str = MUTED,
 ) -> alt.Chart:
-    """Vertical ticks at what is expected, or at a quantile."""
+    """Vertical ticks at expected values or quantiles."""
     tick: alt.Chart = base.mark_tick(thickness=2, size=12, color=color)
     return tick.encode(x=x, y=y, **(encodings or {}), tooltip=tooltip)
 
@@ -219,7 +219,7 @@ def trend(base: alt.Chart, x: alt.X, y: alt.Y, encodings: Encodings, **style: An
 
 
 def histogram(base: alt.Chart, x: alt.X, end: str, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings) -> alt.Chart:
-    """Bars from x to the column `end`, standing on 0."""
+    """Bars from x to the column `end`, with their base at 0."""
     bars: alt.Chart = base.mark_bar(binSpacing=0)
     return bars.encode(x=x, x2=f"{end}:Q", y=y, y2=alt.datum(0), **encodings, tooltip=tooltip)
 
@@ -254,7 +254,7 @@ def light_where(dark: Any) -> Any:
 
 
 def line_at(base: alt.Chart, *, dashed: bool = False, **position: float) -> alt.Chart:
-    """A line across the plot, drawn once and not for every row: `line_at(base, x=0)` is upright."""
+    """A line across the plot, drawn once instead of for every row. `line_at(base, x=0)` is vertical."""
     dash = [4, 3] if dashed else alt.Undefined
     line: alt.Chart = base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1, strokeDash=dash)
     return line.encode(**{name: alt.datum(value) for name, value in position.items()})
@@ -275,7 +275,7 @@ def multiples(
     row: alt.Row | UndefinedType = alt.Undefined,
     column: alt.Column | UndefinedType = alt.Undefined,
 ) -> alt.FacetChart:
-    """Small multiples by row or column; their rows are set on the outermost chart."""
+    """Small multiples by row or column. The caller sets their data on the outermost chart."""
     plot = alt.layer(*layers) if isinstance(layers, Sequence) else layers
     return alt.FacetChart(spec=plot, facet=alt.FacetMapping(row=row, column=column), spacing=spacing)
 
@@ -299,7 +299,7 @@ def heading(text: str, *, bold: bool = True, frame: Literal["group", "bounds"] =
 
 
 def empty_plot(text: str, width: int, height: int = 120) -> AnyChart:
-    """A plot without marks that says why it has none."""
+    """A plot with a text instead of marks, which gives the reason."""
     blank = alt.Chart(pl.DataFrame({"text": [text]}), width=width, height=height)
     label: AnyChart = blank.mark_text(fontSize=TEXT_PX, color=MUTED, fontStyle="italic").encode(
         text="text:N", x=alt.value(width / 2), y=alt.value(height / 2)

@@ -1,4 +1,4 @@
-"""Import Altair without the grammars of IRIs that jsonschema compiles where `rfc3987_syntax` is installed.
+"""Import Altair without the grammars of IRIs that jsonschema compiles if `rfc3987_syntax` is installed.
 
 JupyterLab installs that package. Compiling its 39 grammars takes 0.8 s in each process. No chart has an IRI to check.
 """
@@ -10,7 +10,7 @@ import sys
 _GRAMMARS = "rfc3987_syntax"
 
 if _GRAMMARS not in sys.modules:
-    sys.modules[_GRAMMARS] = None  # type: ignore[assignment]  # an import of it fails; jsonschema goes without
+    sys.modules[_GRAMMARS] = None  # type: ignore[assignment]  # its import fails, so jsonschema does not use it
     try:
         import altair  # noqa: F401
     finally:

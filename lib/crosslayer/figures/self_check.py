@@ -20,7 +20,7 @@ _KS_LEVEL = 0.05
 
 
 def _loads(inputs: Inputs) -> metrics.Cells:
-    """The loads that are compared with each other, link by link, so that campaigns of any size fit in memory."""
+    """The loads that are compared with each other, read link by link, so that campaigns of any size fit in memory."""
     others = inputs.page_loads.filter(~pl.col("link").is_in(inputs.links))
     loads = [*(one.page_loads for one in inputs.of_links), others]
     return metrics.Cells(map(metrics.loads_by_kind, loads))
@@ -34,9 +34,9 @@ def self_check_data(
 ) -> pl.DataFrame:
     """Loads of a round that should be equal, in percent of their PLT.
 
-    Columns kind (`pair`: one round; `cell`, `pooled`: medians, all cells of a series together where pooled), series,
-    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
-    `metrics.self_checked` has the loads of a study that are checked.
+    Columns kind (`pair`: one round; `cell`: median of a cell; `pooled`: median of all cells of a series), series, link,
+    page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
+    `observations` returns the loads of a study, and `named` has their names as in `metrics.self_checked`.
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)
@@ -57,7 +57,7 @@ def self_check_data(
 
 
 def self_check(frame: pl.DataFrame) -> AnyChart:
-    """A row a kind of load: every round, and the median with the interval that decides."""
+    """A row for each kind of load, with every round, and the median with the interval that decides equality."""
     width = COLUMN_WIDTH - 118
     if frame.is_empty():
         return marks.empty_plot("this campaign has no self-check", width, 80)
@@ -84,13 +84,13 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """series, link, page (empty: all together), n, median, low, high, equal, p, ks, ks_p; percent, shares."""
+    """Columns series, link, page (empty if pooled), n, median, low, high, equal, p, ks, ks_p; percent, shares."""
     medians = frame.filter(pl.col("kind") != "pair")
     return medians.select(*_KEY, "n", pl.col("x").alias("median"), "low", "high", "equal", "p", "ks", "ks_p")
 
 
 def self_check_verdict(frame: pl.DataFrame) -> str:
-    """A/A self-check: loads that should be equal, and the negative control."""
+    """Results of the A/A self-check and of the negative control in sentences."""
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign has no self-check."
@@ -119,4 +119,4 @@ SELF_CHECK = partial(
     table=self_check_table,
     verdict=self_check_verdict,
 )
-"""Give it the study's `notebook`."""
+"""Makes the figure of a study, from the study's `notebook`."""

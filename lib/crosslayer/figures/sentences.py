@@ -6,13 +6,14 @@ import polars as pl
 
 
 def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
+    """The first row with these values by column; None without such a row or without one of the columns."""
     known = {name: value for name, value in values.items() if name in frame.columns}
     rows = frame.filter(**known) if len(known) == len(values) else frame.clear()
     return rows.row(0, named=True) if rows.height else None
 
 
 def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
-    """A median, its interval and their unit; one digit more where the interval would have no width, unless it is 0."""
+    """A median, its interval and their unit. It has one more digit if both ends would be the same number except 0."""
 
     def formatted(name: str, digits: int) -> str:
         return f"{round(row[name], digits) + 0.0:.{digits}f}"  # + 0.0: without the sign of -0.0
@@ -25,17 +26,17 @@ def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
 
 
 def holds(row: dict[str, float], value: float, tolerance: float) -> bool:
-    """The interval, or the estimate if there is none, lies within a tolerance of a value."""
+    """Whether the interval, or the estimate if there is none, lies within a tolerance of a value."""
     low, high = (row["median"] if row[end] is None else row[end] for end in ("low", "high"))
     return value - tolerance <= low and high <= value + tolerance
 
 
 def reach(values: pl.Series, digits: int) -> str:
-    """Smallest and largest value, e.g. `1.0 to 1.4`; one number where both are written the same."""
+    """Smallest and largest value, e.g. `1.0 to 1.4`; one number if both are equal."""
     low, high = (f"{round(value, digits) + 0.0:.{digits}f}" for value in (values.min(), values.max()))  # type: ignore[arg-type, operator]
     return low if low == high else f"{low} to {high}"
 
 
 def percent(value: float, digits: int) -> str:
-    """A signed percentage that no line break divides."""
+    """A signed percentage without a possible line break."""
     return f"{value:+.{digits}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")

@@ -1,4 +1,4 @@
-"""What queries cost a server: CPU time and memory per transport at a rising rate, from the benchmark's results."""
+"""Cost of queries for a server: CPU time and memory per transport at rising rates, from the benchmark's results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
     -------
     polars.DataFrame
         `server`, `series` (transport), `rate` (queries per s), `cpu_s_per_10000` (s), `rss_mb`, `peak_mb`,
-        `median_response_ms`, `late_ms` (of the load generator), `lost`, `held` (whether the rate was).
+        `median_response_ms`, `late_ms` (of the load generator), `lost`, `held` (whether the rate was sustained).
     """
     rows = [
         {"server": SERVERS[name.split()[0]], "series": name.split()[1], **step}
@@ -39,7 +39,7 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
 
 
 def chart(frame: pl.DataFrame) -> AnyChart:
-    """CPU time and memory against the rate, a column for each server; rates that were not held are hollow."""
+    """CPU time and memory against the rate, a column for each server; rates that were not sustained are hollow."""
     encodings = marks.encode_series(
         "series", marks.styles(name for name in TRANSPORTS if name in set(frame["series"])), "color", "dash"
     )

@@ -38,7 +38,7 @@ def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
 
 
 def table1(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
+    """IMC22 Table 1: our bytes, the published ones below them, shaded by their difference."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     if ours.is_empty():
         return marks.empty_plot("no single queries whose bytes were counted", TEXT_WIDTH - 60, 80)
@@ -75,14 +75,20 @@ _EXCHANGES = alt.Tooltip("n:Q", title="exchanges")
 
 
 def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """series, part, n, median, low, high, published with the 10th and 90th percentile over its resolvers; bytes."""
+    """Columns series, part, n, median, low, high, published, published_p10, published_p90; bytes.
+
+    The percentiles are over the paper's resolvers.
+    """
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     published = printed.select("series", "part", published="median", published_p10="low", published_p90="high")
     return ours.join(published, on=["series", "part"], how="left", maintain_order="left").drop("source", "rounds")
 
 
 def printed_handshakes(published: Published) -> pl.DataFrame:
-    """Median handshakes over all vantage points that the text gives: place, series, measure, source, median (ms)."""
+    """Median handshake times over all vantage points in the paper's text.
+
+    Columns vantage_point, series, measure, source, median (ms).
+    """
     return published.claims.filter(
         pl.col("paper") == "IMC22", pl.col("quantity") == "handshake time", pl.col("statistic") == "median"
     ).select(
@@ -102,7 +108,7 @@ def ordered_times(frame: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
 
 
 def times_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """place, series, measure, n, median, low, high; ms. Published values are rows of their own."""
+    """Columns vantage_point, series, measure, n, median, low, high; ms. Published values have separate rows."""
     return frame.drop("source", "rounds")
 
 

@@ -14,8 +14,8 @@ import polars as pl
 
 from crosslayer.links import Profile, load_profiles
 
-# Okabe and Ito's colours: told apart with every kind of colour blindness, not too light for white paper. In grey, dash
-# and shape tell them apart; the published curves are the thin dotted ones.
+# Okabe and Ito's colours, which are distinguishable with every kind of colour blindness, and not too light for white
+# paper. Without colour, dash and shape distinguish series; the published curves are thin and dotted.
 GREY, BLUE, GREEN, RED, PURPLE, BROWN = "#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d", "#8a6d00"
 SKY, ORANGE = "#56b4e9", "#e69f00"
 SOLID, LONG, SHORT, WIDE, CHAIN, DOUBLE = [1, 0], [7, 2], [3, 1.5], [4, 4], [7, 2, 2, 2], [7, 2, 2, 2, 2, 2]
@@ -41,7 +41,7 @@ TRANSPORTS = {
 """Every transport by name: one colour, one shape and one dash in all figures."""
 
 EARLY_DATA = Style(GREEN, "triangle-up", SHORT)
-"""Whatever is sent as early data (0-RTT)."""
+"""Style of everything that is sent as early data (0-RTT)."""
 
 COMBINATIONS: dict[str, Style] = {
     "DoUDP + H3 1-RTT": TRANSPORTS["DoUDP"],
@@ -49,7 +49,7 @@ COMBINATIONS: dict[str, Style] = {
     "DoQ + H3 1-RTT": TRANSPORTS["DoQ"],
     "DoH + H3 1-RTT": TRANSPORTS["DoH"],
 }
-"""Transport of DNS and handshake of HTTP/3: a combination looks as its transport, unless it has early data."""
+"""Transport of DNS and handshake of HTTP/3. A combination has the style of its transport, or that of early data."""
 
 PARTS: dict[str, Style] = {
     "DoUDP lookup": TRANSPORTS["DoUDP"],
@@ -80,13 +80,15 @@ STYLES: dict[str, Style] = {**TRANSPORTS, **COMBINATIONS, **PARTS}
 PUBLISHED_DASH = [1, 2]
 
 COLUMN_WIDTH = 336
-"""Width of a column of a two-column paper, px at 96 dpi: what a figure may take in all."""
+"""Width of a column of a two-column paper, px at 96 dpi: the total width of a figure."""
 TEXT_WIDTH = 690
 """Width of both columns."""
 
 FONT = "Crosslayer Sans, Liberation Sans, Arial, Helvetica, sans-serif"
-"""The first is our own, under a name that no system has: pictures are the same bytes wherever they are drawn. Where a
-browser draws, the others stand in for it; their letters are as wide."""
+"""The first font is our own, under a name that no system has, so that pictures have the same bytes on every machine.
+
+The others replace it in a browser that draws a chart itself; their letters have the same widths.
+"""
 FONT_FILES = Path(__file__).parent / "fonts"
 """TTF files for drawing. WOFF files with the letters of figures, which each SVG embeds; they were made by
 `pyftsubset CrosslayerSans-Bold.ttf --flavor=woff --no-hinting --layout-features=kern --unicodes=20-7e,a7,b0-b2,b5,b7,`
@@ -110,7 +112,7 @@ def link_title(link: str) -> str:
 
 
 def page_title(page: str) -> str:
-    """A page as readers see it: `wikipedia.org (copy)` where it is named like a public site; see `sites/README.md`."""
+    """Title of a page in figures: `wikipedia.org (copy)` if it is named like a public site; see `sites/README.md`."""
     return f"{page} (copy)" if "." in page else page
 
 
@@ -123,20 +125,20 @@ def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
 def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dict[str, Any]:
     """Vega-Lite of a chart with the title above and the notes below it, wrapped to the figure's width.
 
-    Altair copies all of a chart for each level put around it, so the frame is put around what it makes of the chart.
+    Altair copies the whole chart for each level around it. The frame is therefore added to the Vega-Lite of the chart.
 
     Parameters
     ----------
     chart
         The plot, with its rows as the data of its outermost level.
     title
-        One line where it fits.
+        Title, on one line if it fits.
     notes
-        Sentences: what the marks are, what is missing, provenance.
+        Sentences on marks, missing data and provenance.
     width
         `COLUMN_WIDTH` or `TEXT_WIDTH`.
     """
-    plot = chart.to_dict(validate=False)  # the tests validate every figure; here it would take longer than drawing
+    plot = chart.to_dict(validate=False)  # tests validate every figure; here, validation would take longer than drawing
     of_figure = {name: plot.pop(name) for name in ("$schema", "data", "datasets") if name in plot}
     plot.pop("config")
     _name_pages(plot)
@@ -162,11 +164,11 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dic
 
 
 _PAGE_LABEL = "indexof((datum.label), '.') >= 0 ? (datum.label) + ' (copy)' : (datum.label)"
-"""Vega expression: what `page_title` does. Vega-Lite inserts an expression for `datum.label`, hence the parentheses."""
+"""Vega expression of `page_title`. Vega-Lite inserts an expression for `datum.label`, hence the parentheses."""
 _GUIDES = {"x": "axis", "y": "axis", "row": "header", "column": "header", "facet": "header"} | dict.fromkeys(
     ("color", "fill", "stroke", "shape"), "legend"
 )
-"""What shows the values of a channel."""
+"""Guide of each channel, which shows its values: axis, header or legend."""
 
 
 def _name_pages(spec: Any) -> None:

@@ -1,7 +1,7 @@
-"""A map of the world with points on it.
+"""A map of the world with points.
 
-`land.json` has the outlines of Natural Earth (1:110m, public domain), from the package world-atlas 2.0.2, simplified to
-half a degree and without small islands.
+`land.json` has the outlines of Natural Earth (1:110m, public domain) from the package world-atlas 2.0.2. They are
+simplified to half a degree, without small islands.
 """
 
 from __future__ import annotations

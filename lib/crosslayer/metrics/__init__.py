@@ -1,10 +1,21 @@
-"""From observations to numbers: functions from frames to frames, without clock, network and named files.
+"""Statistics of observations: functions from frames to frames, without clock, network and named files.
 
-`rows` selects valid rows, `combine` joins DNS exchanges and page loads to PLTs, `distributions` has CDF
-curves and quantiles, `grouping` groups of frames of any size, `cells` all observations of a campaign, read once,
-`intervals` medians with their uncertainty, `lines` what grows along a line, `paced` means and variances of paced
-queries, `self_check` loads that should be equal, `hosts` differences between machines, `resampling` the bootstrap of
-all intervals, `links` the emulated link itself, `campaigns` the value of a further campaign.
+- `rows`: valid rows of the tables
+- `combinations`: PLTs from DNS exchanges and page loads
+- `lookups`: lookups of several transports as series
+- `paced`: queries at a fixed rate, their means and variances
+- `grouping`: groups of frames of any size
+- `cells`: all observations of a campaign, read once
+- `distributions`: CDF curves and quantiles
+- `resampling`: the bootstrap of all intervals
+- `intervals`: medians and differences with their intervals
+- `lines`: straight lines through medians
+- `links`: the emulated link
+- `self_check`: loads that should be equal
+- `hosts`: differences between machines
+- `drift`: rounds that were measured again
+- `campaigns`: interval for the value of a further campaign
+
 Frames are lazy until they are resampled, so that campaigns of any size stream.
 """
 

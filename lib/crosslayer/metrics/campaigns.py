@@ -1,4 +1,4 @@
-"""Interval for the value of a further campaign: random effects of campaigns, by the method of moments."""
+"""Prediction interval for the value of a further campaign: random effects of campaigns, by the method of moments."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from crosslayer.metrics.resampling import LEVEL, reach
 
 @dataclass(frozen=True, slots=True)
 class FurtherCampaign:
-    """Mean of the values that several campaigns gave, and where the value of a further one is expected."""
+    """Mean of the values of several campaigns, and the prediction interval for a further campaign."""
 
     mean: float
     campaigns: int
     low: float
     high: float
     between: float
-    """Standard deviation between campaigns beyond the error of a single one; 0 where the errors explain all."""
+    """Standard deviation between campaigns beyond the error of a single one; 0 if the errors explain all of it."""
 
     def holds(self, value: float) -> bool:
         """Whether the interval contains a value."""
@@ -32,19 +32,20 @@ def further_campaign(
     """Prediction interval for the value of a further campaign; None for a single campaign.
 
     A campaign's value is the true mean, plus an effect of the campaign (day, seed, revision), plus the error of its own
-    rounds. The sample variance of the values contains both. It is at least the mean squared error, since fewer
-    campaigns than five may agree by chance. The difference is the variance between campaigns (Hedges, Psychological
-    Bulletin 93, 1983). The interval has the quantile of Student's t (Whitmore, The American Statistician 40, 1986).
+    rounds. The sample variance of the values contains both. The interval uses at least the mean squared error, because
+    fewer than five campaigns may agree by chance. The sample variance minus the mean squared error is the variance
+    between campaigns (Hedges, Psychological Bulletin 93, 1983). The interval uses the quantile of Student's t
+    (Whitmore, The American Statistician 40, 1986).
 
     Parameters
     ----------
     values
-        One of each campaign.
+        One value of each campaign.
     errors
-        Standard error of each value within its campaign; none if unknown, as in virtual time, where a cell has too few
-        guests.
+        Standard error of each value within its campaign; empty if unknown, e.g. in virtual time, where a cell has too
+        few guests.
     resolution
-        The interval reaches at least this far to both sides, since a clock resolves no less.
+        Least distance from the mean to both ends of the interval, e.g. the resolution of a clock.
     level
         Probability that the interval contains the value.
     """
@@ -60,12 +61,12 @@ def further_campaign(
 
 
 def standard_error(low: float, high: float, rounds: int) -> float:
-    """Standard error of a value from the ends of its 95 % interval over so many rounds."""
+    """Standard error of a value from the ends of its 95 % interval over `rounds` rounds."""
     return (high - low) / 2 / reach(rounds)
 
 
 def student_t(degrees: int, level: float) -> float:
-    """Where Student's t lies on both sides of 0 with a probability, exactly for few degrees of freedom too."""
+    """Two-sided quantile of Student's t: |t| is below it with probability `level`. Exact for few degrees too."""
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
@@ -74,7 +75,7 @@ def student_t(degrees: int, level: float) -> float:
 
 
 def _within(angle: float, degrees: int) -> float:
-    """Probability that t lies within sqrt(degrees) times the tangent of an angle (Abramowitz and Stegun, 26.7.3/4)."""
+    """Probability that |t| is below sqrt(degrees) times the tangent of an angle (Abramowitz and Stegun, 26.7.3/4)."""
     cosine, sine, odd = math.cos(angle), math.sin(angle), degrees % 2
     term, terms = (cosine, 0.0) if odd else (1.0, 0.0)
     for step in range(odd + 1, degrees, 2):

@@ -1,7 +1,7 @@
-"""Observations of a campaign by series, link and page, read once: what many statistics are asked of, at any size.
+"""Observations of a campaign of any size by series, link and page, read once for many statistics.
 
-Of each series and cell there are its numbers and the round each is of, nothing else; many of them lie in a file without
-a name. Whoever pools cells, or takes differences within a round, computes with arrays and joins nothing.
+For each series and cell, only the values and the numbers of their rounds are stored; if they are many, in an unnamed
+file. Pooling of cells and differences within rounds are therefore operations on arrays, without joins.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from crosslayer.metrics.resampling import Clusters, Reals, Rounds
 from crosslayer.metrics.rows import CLUSTER
 
 _IN_MEMORY = 256 << 20
-"""Bytes of observations; more of them lie in a file without a name."""
+"""Maximum bytes of observations in memory; more are stored in an unnamed file."""
 _KEPT = 32
-"""Rounds of so many cells are kept in memory; nearly all cells have the same."""
+"""Maximum number of round sequences in memory. Nearly all cells have the same sequence."""
 
 Cell = tuple[str, str, str]
 """Series, link and page."""
@@ -46,12 +46,12 @@ class Part:
     """Rows of a table, and their series."""
 
     rows: pl.LazyFrame
-    """Columns campaign, round, host, link, page, the one of the condition, and those of the values."""
+    """Columns campaign, round, host, link, page, the column of the condition, and those of the values."""
     condition: str = "series"
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
-    """Column of each series; `{}` in its name stands for the value of the condition."""
+    """Column of values by name of series; `{}` in a name stands for the value of the condition."""
     spelled: Callable[[str], str] = str
-    """Value of the condition in that column name."""
+    """Converts the value of the condition to its text in the name of the series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class _Span:
 
 
 class _File:
-    """Arrays one after the other, in memory while they are few; several threads may read."""
+    """A file of consecutive arrays, in memory while it is small. Several threads may read it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as something may be asked
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - stays open for later reads
         weakref.finalize(self, self._file.close)
 
     def write(self, array: NDArray[Any]) -> _Span:
@@ -83,7 +83,7 @@ class _File:
 
 
 class _KnownRounds:
-    """Rounds in the order in which they were read first; the number of each is its place there."""
+    """Numbers of rounds, in the order in which the rounds were read first."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -96,11 +96,11 @@ class _KnownRounds:
         return pl.concat(self._frames)
 
     def span(self, rows: pl.DataFrame, file: _File) -> _Span:
-        """Position in the file of the numbers of the rounds of these rows."""
+        """Position in the file of the round numbers of these rows. Equal sequences are written once."""
         columns = [column.to_numpy() for column in rows.select(pl.col(CLUSTER).to_physical())]
         digest = hashlib.blake2b(b"".join(column.tobytes() for column in columns)).digest()
         if digest not in self._spans:
-            code = np.zeros(rows.height, np.int64)  # one number for each round; to sort rows of three takes longer
+            code = np.zeros(rows.height, np.int64)  # one number for each round: sorting rows of three takes longer
             for column in columns:
                 code = code * (int(column.max()) - int(column.min()) + 1) + (column - column.min())
             _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
@@ -120,9 +120,9 @@ class Cells:
     Parameters
     ----------
     parts
-        What to read. Only one of them is in memory at a time, so all rows of a cell are in one.
+        Rows to read. Only one part is in memory at a time, so all rows of a series in a cell must be in the same part.
     sums
-        Series that are sums of others within each round, by their names.
+        For each series that is a sum of others within each round, the names of these.
     """
 
     def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -139,7 +139,7 @@ class Cells:
 
     @classmethod
     def of(cls, frames: Frames) -> Cells:
-        """From rows with the columns series and value."""
+        """Read rows with the columns series and value."""
         return cls(Part(frame) for frame in ([frames] if isinstance(frames, pl.LazyFrame) else frames))
 
     def only(self, links: Sequence[str], pages: Sequence[str]) -> Cells:
@@ -157,7 +157,7 @@ class Cells:
         return chosen
 
     def pages(self, series: str, link: str) -> tuple[str, ...]:
-        """Pages with observations of a series on a link; queries outside page cells are of none."""
+        """Pages with observations of a series on a link. The page of queries outside page cells is None."""
         return tuple(self._pages.get((series, link), ()))
 
     def numbers(self, cell: Cell) -> Numbers:
@@ -169,14 +169,14 @@ class Cells:
         return Numbers(values if order is None else values[order], rounds)
 
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
-        """The sum of series, each times its factor, in every round of a cell that has all of them once."""
+        """The sum of series, each times its factor, in every round of a cell that has one observation of each."""
         if list(factors.values()) == [1.0]:
             return self.numbers((next(iter(factors)), link, page))
         values, rounds = self.together(list(factors), link, page)
         return Numbers(sum(map(np.multiply, factors.values(), values), np.zeros(len(rounds))), rounds)
 
     def together(self, series: Sequence[str], link: str, page: str) -> tuple[list[Reals], Clusters]:
-        """The observations of each series in every round of a cell that has all of them once, and these rounds."""
+        """Observations of each series in every round of a cell that has one of each series, and these rounds."""
         terms = [self.numbers((name, link, page)) for name in series]
         rounds, values = terms[0].rounds, [term.values for term in terms]
         if not all(np.array_equal(term.rounds, rounds) for term in terms):
@@ -188,7 +188,7 @@ class Cells:
         return values, rounds
 
     def rounds_of(self, numbers: Clusters) -> Rounds:
-        """The rounds of observations, from their numbers."""
+        """The rounds of observations, from their round numbers."""
         there = np.zeros(self.rounds.count, np.bool_)
         there[numbers] = True
         if there.all():
@@ -198,18 +198,18 @@ class Cells:
 
     def _choose(self, cells: Iterable[Cell]) -> None:
         self.cells = frozenset(cells)
-        """Those that have observations."""
+        """Cells that have observations."""
         self._pages: dict[tuple[str, str], list[str]] = {}
         for series, link, page in sorted(self.cells, key=lambda cell: (cell[2] is not None, cell[2])):
             self._pages.setdefault((series, link), []).append(page)
 
     def _numbered(self, rounds: Rounds) -> None:
         self.rounds = rounds
-        """Every round that there is; `numbers` has that of each round as it was read."""
+        """All rounds; `numbers` has the round of each number in the file."""
         self._kept: dict[_Span, tuple[Clusters, NDArray[np.intp] | None]] = {}
 
     def _rounds_at(self, span: _Span) -> tuple[Clusters, NDArray[np.intp] | None]:
-        """Numbers of the rounds that lie in the file, ascending, and the order that makes them so; None if they are."""
+        """Rounds at a position in the file, ascending, and the order that sorts them; None if they were sorted."""
         kept = self._kept.get(span)
         if kept is None:
             rounds, order = self.rounds.numbers[self._file.read(span)], None
@@ -230,10 +230,10 @@ class Cells:
         return len({self._spans[term][1] for term in terms}) == 1 or len(self.numbers(cell).values) > 0
 
     def _read(self, part: Part, known: _KnownRounds) -> None:
-        """Write every cell's values, and the numbers that `known` has for their rounds."""
+        """Read a part, and write the values and round numbers of every cell to the file."""
         by, columns = list(dict.fromkeys((part.condition, "link", "page"))), list(dict.fromkeys(part.series.values()))
-        # Rows without a value are of no use where it is the only one; and polars 1.40 loses columns of concatenated
-        # frames that are filtered by another.
+        # `gathered` drops rows without a value in the first column. A single column of values is therefore first, and
+        # several follow `CLUSTER`. Also, polars 1.40 loses columns of concatenated frames that are filtered by another.
         wanted = [*columns, *CLUSTER] if len(columns) == 1 else [*CLUSTER, *columns]
         for key, group in gathered(part.rows, by, wanted):
             of = dict(zip(by, key, strict=True))

@@ -1,7 +1,7 @@
-"""The same conditions in real and in virtual time: their durations, and the differences between them.
+"""Comparison of equal conditions in real and in virtual time: their durations, and the differences between conditions.
 
-A duration in virtual time is the part of network and timers; in real time computing is added. Nothing here knows a
-study: a condition is the set of key columns of its rows.
+A duration in virtual time contains only network and timers; in real time it also contains computing. This module is
+independent of studies: the key columns of its rows identify a condition.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from crosslayer.vocabulary import BROWSERS, Browser, Connection, Http3, Protocol
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
 
 LOAD_MEASURES = {"response_start_ms": START, "plt_ms": PLT}
-"""Durations of page loads, by column; each page is a cell. All others do not depend on the page."""
+"""Durations of page loads, by column; each page is a cell. All other durations do not depend on the page."""
 
 EXPLAINS = ("client's CPU time", "packets sent")
 """Columns of DNS exchanges that can explain a difference between real and virtual time."""
 
 RESOLUTION_MS = 0.1
-"""Steps of a browser's clock: what lies within one of them is no difference."""
+"""Resolution of a browser's clock. Differences up to this value do not count."""
 
 _KEYS = ("measure", "transport", "h3", "kind", "condition")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedCondition:
-    """A duration, and the key values of its rows; an empty value does not distinguish them."""
+    """A duration, and the key values of its rows; an empty value does not distinguish rows."""
 
     measure: str
     """`START`, `PLT`, `EXCHANGE`, `PACED`, or one of `EXPLAINS`."""
@@ -48,34 +48,34 @@ class ComparedCondition:
 
     @property
     def name(self) -> str:
-        """Its words, without the duration's."""
+        """The key values, without the duration."""
         return self.named("transport", "h3", "kind", "condition")
 
     def named(self, *keys: str) -> str:
-        """The requested values of its fields, each once."""
+        """The values of the given fields as text, each once."""
         return " ".join(dict.fromkeys(str(getattr(self, word)) for word in keys if getattr(self, word)))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Two conditions that differ in one word."""
+    """Two conditions that differ in one key."""
 
     condition: ComparedCondition
     reference: ComparedCondition
     word: str
-    """Which: a field of `Condition`."""
+    """Name of this key: a field of `ComparedCondition`."""
 
 
 def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: pl.LazyFrame) -> pl.DataFrame:
-    """Every observation that counts, of whatever study: one row for a condition in a round, the round's median.
+    """Median duration of the valid observations of each condition in each round, for any study.
 
     Takes the tables. Loads of the A/A self-check are left out.
 
     Returns
     -------
     polars.DataFrame
-        campaign, round, link, page (empty if the duration does not depend on it), the words of `Condition`, value
-        (ms; packets are counted).
+        campaign, round, host, link, page (empty if the duration does not depend on it), the fields of
+        `ComparedCondition`, value (ms, or a number of packets).
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
     condition = pl.col("condition").replace("main", "")
@@ -115,7 +115,7 @@ def _rows(frame: pl.LazyFrame, value: pl.Expr, **keys: pl.Expr) -> pl.LazyFrame:
 
 
 def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
-    """The conditions of `durations`, in the order in which their words are listed; other words follow by name."""
+    """The conditions of `durations`, sorted by key: unlisted values by name, then the listed values in their order."""
     listed = {"measure": (PLT, START, EXCHANGE, *EXPLAINS, PACED), "transport": tuple(Protocol)}
     listed |= {"kind": (*Resumption, *Connection), "h3": tuple(Http3)}
 
@@ -128,7 +128,7 @@ def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
 
 
 def steps(of: Iterable[ComparedCondition]) -> list[Step]:
-    """Each condition and, for each of its words, the first one that differs from it in this word only."""
+    """For each condition and key, the step from the first condition that differs in this key only."""
     known = list(of)
     rows = []
     for condition in known:
@@ -146,7 +146,7 @@ def values(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
 
 
 def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """What a step adds within each round that has both, as rows like those of `values`."""
+    """The increase by a step within each round that has both conditions, as rows like those of `values`."""
     one, other = (
         rows.filter(**{name: getattr(side, name) for name in _KEYS}) for side in (step.condition, step.reference)
     )
@@ -155,13 +155,14 @@ def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
 
 
 def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """Possible reasons why a step adds another time in real than in virtual time; from two `durations`.
+    """Possible reasons why a step adds a different time in real than in virtual time; from two results of `durations`.
 
     Returns
     -------
     polars.DataFrame
-        link, page; of the PLT before_ms, the difference at the start of the response; of an exchange cpu_ms, the CPU
-        time of the client that the step adds in real time, and packets, the number that it sends more in real time.
+        link, page. For the PLT also before_ms, the difference at the start of the response. For an exchange also cpu_ms
+        and packets: cpu_ms is the client's CPU time that the step adds in real time. packets is the number of packets
+        that the step adds in real time, minus that in virtual time.
     """
 
     def of(measure: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -179,12 +180,12 @@ def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFra
 
 
 def _per_cell(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
-    # A lookup of its own is the same whatever page it is for.
+    # A separate lookup does not depend on the page.
     return rows if condition.measure in LOAD_MEASURES.values() else rows.with_columns(page=pl.lit(""))
 
 
 def compared(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
-    """Medians by both clocks, and the wall's minus the virtual one's; the campaigns' rounds are resampled apart.
+    """Medians in real and in virtual time, and their difference. The rounds of each campaign are resampled separately.
 
     Parameters
     ----------
@@ -195,7 +196,8 @@ def compared(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
     -------
     polars.DataFrame
         link, page, n and rounds (of the smaller sample), wall, wall_low, wall_high, virtual, virtual_low, virtual_high,
-        apart, low, high; ms, 95 % intervals. Cells that both have. Intervals are null under `MIN_ROUNDS` rounds.
+        apart (real minus virtual), low, high; ms, 95 % intervals. Only cells that both have. Intervals are null below
+        `MIN_ROUNDS` rounds.
     """
     by = ("link", "page")
     ours, others = (dict(_medians(rows, by, seed)) for seed, rows in enumerate((wall, virtual)))

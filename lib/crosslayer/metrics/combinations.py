@@ -1,4 +1,4 @@
-"""DNS protocol x HTTP/3 handshake: the PLT of a decoupled page load, and what it costs over the baseline."""
+"""Combinations of DNS protocol and HTTP/3 handshake: PLT of a decoupled page load, and its increase over a baseline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crosslayer.metrics.rows import CELL, ROUND
 from crosslayer.vocabulary import Role
 
 BASELINE = "DoUDP + H3 1-RTT"
-"""Combination over which TNSM24 gives all increases."""
+"""Baseline of all increases in TNSM24."""
 
 SHOWN = (("DoUDP", "1-rtt"), ("DoQ", "0-rtt"), ("DoQ", "1-rtt"), ("DoH", "1-rtt"))
 """DNS protocol and HTTP/3 handshake of each pair that TNSM24 shows, the baseline first."""
@@ -33,7 +33,7 @@ _NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercas
 
 
 def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """PLT of the combinations TNSM24 shows: DNS exchange plus browser PLT of the same round of the same cell.
+    """PLT of the combinations that TNSM24 shows: DNS exchange plus browser PLT of the same round and cell.
 
     Takes the rows of `rows.exchanges` and `rows.page_loads`.
 
@@ -59,7 +59,7 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Number of valid rounds of each combination, and reasons of the others; from whole tables with failures.
+    """Number of complete rounds of each combination, and of incomplete ones by reason; takes tables with failures.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Distributions as the few numbers a chart can take."""
+"""Distributions reduced to few numbers for charts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crosslayer.metrics.grouping import Frames, gathered, schema_of
 from crosslayer.metrics.resampling import MIN_ROUNDS, Reals
 
 MAX_POINTS = 200
-"""Points of a curve at most: Vega-Lite chokes on raw rows."""
+"""Maximum number of points of a curve. Vega-Lite cannot draw all observations of a campaign."""
 
 
 def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_POINTS) -> pl.DataFrame:
@@ -23,7 +23,7 @@ def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_PO
     -------
     polars.DataFrame
         by..., x (observations, ascending), cdf (share of observations at most x), n (observations of the curve). A
-        curve has `points` points at most; its smallest and greatest observation are always among them.
+        curve has at most `points` points, including its smallest and greatest observation.
     """
     schema = schema_of(frame, by)
     parts = [pl.DataFrame(schema=schema | {"x": pl.Float64(), "cdf": pl.Float64(), "n": pl.Int64()})]
@@ -43,20 +43,20 @@ def curve(values: NDArray[Any], points: int = MAX_POINTS) -> tuple[Reals, Reals]
 
 
 def _ranks(n: int, points: int) -> NDArray[np.int64]:
-    """Ranks, from 1, of the order statistics that stand for n observations."""
+    """Ranks, from 1, of the order statistics that represent n observations."""
     return np.unique(np.linspace(1, n, min(n, points)).round().astype(np.int64))
 
 
 def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
-    """Quantiles of each group, and the interval of its median that needs no bootstrap; nulls are left out.
+    """Quantiles of each group, and an interval of its median without bootstrap; nulls are left out.
 
     Returns
     -------
     polars.LazyFrame
         by..., n, min, p5, p25, median, p75, p95, max, low, high, in the unit of the value; quantiles are interpolated
-        linearly. `low` and `high` are the observations whose ranks hold the median with 95 %, whatever the distribution
-        (the sign test turned around), provided that the observations do not depend on each other: one per round. Null
-        under `MIN_ROUNDS` observations.
+        linearly. `low` and `high` are the order statistics that contain the median with 95 % confidence for any
+        distribution (inverted sign test). The observations must be independent, i.e. one per round. Both are null below
+        `MIN_ROUNDS` observations.
     """
     ordered = pl.col("ordered")
     n = ordered.list.len().cast(pl.Int64)
@@ -69,13 +69,13 @@ def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
         low, high = at(rank.floor()), at(rank.ceil())
         return low + (rank - rank.floor()) * (high - low)
 
-    # The normal approximation of the binomial distribution with half of its correction for continuity: nearest to 95 %.
+    # Normal approximation of the binomial distribution with half the continuity correction, which is nearest to 95 %.
     beyond = ((n - 1.96 * n.sqrt() - 0.5) / 2).floor()
     ends = {"low": beyond, "high": n - 1 - beyond}
     levels = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
     return (
         frame.group_by(by)
-        .agg(ordered=pl.col(value).drop_nulls().sort())  # once, for all of them
+        .agg(ordered=pl.col(value).drop_nulls().sort())  # once for all quantiles
         .select(
             *by,
             n=n,

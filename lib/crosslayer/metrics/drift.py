@@ -1,4 +1,4 @@
-"""Whether rounds that were measured again give a campaign's durations: equivalence by condition."""
+"""Compare rounds that were measured again with the original campaign: equivalence of durations by condition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from crosslayer.metrics.resampling import MIN_ROUNDS
 from crosslayer.metrics.rows import CLUSTER
 
 LIMIT_MS = 0.1
-"""Differences up to this much are equivalent,"""
+"""Differences up to this value are equivalent."""
 LIMIT_SHARE = 0.003
-"""and those up to this share of the campaign's median."""
+"""Differences up to this share of the campaign's median are equivalent too."""
 _ROUNDING_MS = 1e-6
-"""Browsers report steps of 0.1 ms, whose differences are not exact in binary."""
+"""Rounding error: browsers report steps of 0.1 ms, whose differences are not exact in binary."""
 
 _SAME = ("link", "page")
 _NOT_CONDITIONS = frozenset({"campaign", "study", "client", "number", *_SAME})
@@ -25,30 +25,30 @@ _NOT_CONDITIONS = frozenset({"campaign", "study", "client", "number", *_SAME})
 
 
 class Drift(StrEnum):
-    """What rounds that were measured again say of a condition."""
+    """Verdict on a condition, from rounds that were measured again."""
 
     CONFIRMED = "confirmed"
     """The whole interval of the difference lies within the limit."""
     DRIFTED = "drifted"
-    """The whole interval of at least `MIN_ROUNDS` rounds lies outside, on one side."""
+    """The whole interval of at least `MIN_ROUNDS` rounds lies outside the limit, on one side."""
     UNDECIDED = "undecided"
-    """Neither is shown; more rounds would decide."""
+    """Neither is shown; more rounds are necessary."""
 
 
 def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.LazyFrame]) -> pl.DataFrame:
-    """Compare the durations of rounds that two campaigns of one plan have both.
+    """Compare the durations of the common rounds of two campaigns with the same plan.
 
     Parameters
     ----------
     committed, again
-        Give a table of each campaign by name, as `Dataset.table` does.
+        Functions that return a table of each campaign by name, like `Dataset.table`.
 
     Returns
     -------
     polars.DataFrame
         table, link, page, condition, measure, rounds, committed_ms, difference_ms, low_ms, high_ms, limit_ms, verdict
-        (`Drift`). Medians over the rounds; the difference is within rounds, with its 95 % interval; under `MIN_ROUNDS`
-        rounds with its least and greatest value instead.
+        (`Drift`). Medians over the rounds. The difference is within rounds, with its 95 % interval. Below `MIN_ROUNDS`
+        rounds, low_ms and high_ms are the least and the greatest difference.
     """
     parts = [_table(TABLES[name], committed(name), again(name)) for name in TABLES if TABLES[name].observed]
     return pl.concat(parts)
@@ -56,7 +56,7 @@ def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.La
 
 def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> pl.DataFrame:
     keys_of_table = [column.name for column in table.columns if column.key and column.name not in _NOT_CONDITIONS]
-    # A key that one of the two lacks, such as the browser in older campaigns, distinguishes nothing.
+    # A key that is empty in one of the two, such as the browser in older campaigns, distinguishes nothing.
     recorded = [rows.select(pl.col(keys_of_table).is_not_null().any()).collect() for rows in (committed, again)]
     conditions = [name for name in keys_of_table if all(each[name].item() for each in recorded)]
     measures = [column.name for column in table.columns if column.success and column.unit == "ms"]
@@ -67,7 +67,7 @@ def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> 
         label = pl.concat_str(parts, separator=" ", ignore_nulls=True) if parts else pl.lit("")
         return (
             rows.with_columns(
-                pl.col(*_SAME).cast(pl.String).fill_null(""),  # rows of no page
+                pl.col(*_SAME).cast(pl.String).fill_null(""),  # rows without a page
                 condition=label.str.strip_chars(),
             )
             .group_by(index)

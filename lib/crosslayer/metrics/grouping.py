@@ -1,4 +1,4 @@
-"""Groups of observations out of frames of any size: nothing but their numbers is kept."""
+"""Group the observations of frames of any size; only the requested columns are kept."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 
 Frames = pl.LazyFrame | Sequence[pl.LazyFrame]
-"""Observations, whole or in parts, e.g. one of each link; only one part is in memory with its key columns."""
+"""Observations in one frame or in parts, e.g. one per link. Only one part is in memory with its key columns."""
 
 
 def gathered(
     frames: Frames, by: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Each group's columns, groups in the order of their keys; rows without a value in the first column are left out.
+    """Columns of each group, in the order of the group keys; rows without a value in the first column are left out.
 
     Text columns are categories, rounds have 32 bits. The order within a group is undefined.
     """

@@ -1,4 +1,4 @@
-"""Comparison of the machines of a campaign: whether they measure the same."""
+"""Comparison of the machines of a campaign, which should measure the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 from crosslayer.metrics.intervals import medians
 
 AGREED_PERCENT = 0.5
-"""Tolerance between hosts in virtual time, percent: times have steps of 0.1 ms, in loads of 20 ms and more."""
+"""Tolerance between hosts in virtual time, percent. Times have steps of 0.1 ms, and loads take 20 ms or more."""
 
 
 def spread(loads: pl.LazyFrame) -> pl.DataFrame:
@@ -26,13 +26,13 @@ def spread(loads: pl.LazyFrame) -> pl.DataFrame:
 
 
 def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT) -> list[str]:
-    """Hosts whose whole interval is outside the tolerance `AGREED_PERCENT`."""
+    """Hosts whose whole interval is outside the tolerance `within_percent`, on one side."""
     away = (pl.col("low") > within_percent) | (pl.col("high") < -within_percent)
     return spread.filter(away)["host"].to_list()
 
 
 def disagreement(loads: pl.LazyFrame) -> str:
-    """A sentence that names the hosts that do not agree in virtual time; empty if all agree, or there is one only."""
+    """A sentence that names the hosts that do not agree in virtual time; empty if all agree or there is only one."""
     spreads = spread(loads)
     if spreads.height < 2 or not (away := disagreeing(spreads)):
         return ""

@@ -1,6 +1,6 @@
-"""Medians and their uncertainty, as frames; `resampling` has how rounds are drawn again.
+"""Medians with their intervals, as frames; `resampling` draws the rounds.
 
-All functions draw from a seed: the same frame gives the same interval.
+All functions use a seed, so the same frame gives the same interval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def medians(
     Parameters
     ----------
     level
-        Of another quantile that is to stand in place of the median, from 0 to 1.
+        Level of another quantile instead of the median, from 0 to 1.
 
     Returns
     -------
@@ -69,8 +69,8 @@ def quantile_differences(
 ) -> pl.DataFrame:
     """Quantile of one condition minus that of another in each group, with its 95 % interval.
 
-    Both are resampled together. Unlike `paired`, it is about the distributions: what is rare in one condition and
-    common in the other need not happen in the same round.
+    Both are resampled together. Unlike `paired`, this compares distributions: events that are rare in one condition
+    and common in the other need not occur in the same round.
 
     Returns
     -------
@@ -97,8 +97,8 @@ def relative_medians(
 ) -> pl.DataFrame:
     """Median PLT increase of each combination over the baseline's median, per cell, with its 95 % interval.
 
-    Takes the rows of `combine`. Baseline and combination are resampled together, so the interval holds the uncertainty
-    of both and not what they have in common.
+    Takes the rows of `combine`. Baseline and combination are resampled together, so the interval contains the
+    uncertainty of both, and variation that both have in common cancels.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def relative_to(
 
 
 def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: str) -> pl.LazyFrame:
-    """Difference of two conditions within each round, `first` minus `second`; give it to `medians`.
+    """Difference of two conditions within each round, `first` minus `second`; an input of `medians`.
 
     The frame has at most one observation of each condition in a round.
 
@@ -156,7 +156,7 @@ def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: 
 
 
 def paired_costs(frame: pl.LazyFrame, value: str, condition: str, name: str, baseline: str) -> pl.LazyFrame:
-    """What a condition costs over a baseline within each round, for a value in ms; give it to `medians`.
+    """Cost of a condition over a baseline within each round, for a value in ms; an input of `medians`.
 
     The frame has at most one observation of each condition in a round.
 
@@ -180,7 +180,7 @@ def _interval(estimates: list[Reals], rounds: int) -> tuple[float | None, float 
 
 
 def groups(frame: Frames, columns: Sequence[str], by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Each group's observations: the columns, and those that name what is resampled."""
+    """Observations of each group: the given columns, and `CLUSTER` for resampling."""
     return gathered(frame, by, [*columns, *CLUSTER])
 
 
@@ -191,7 +191,7 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
     campaign, host = (_codes(frame[name]) for name in ("campaign", "host"))
     number = frame["round"].to_numpy().astype(np.int64)
     number -= number.min()
-    # Each round one number, in the order of its three words; then without gaps. Sorting them would take longer.
+    # One number for each round, in the order of its three columns; then without gaps. Sorting would take longer.
     code = (campaign * (int(number.max()) + 1) + number) * (int(host.max()) + 1) + host
     there = np.zeros(int(code.max()) + 1, np.bool_)
     there[code] = True
@@ -210,7 +210,7 @@ def _codes(labels: pl.Series) -> NDArray[np.int64]:
 
 
 def estimates_frame(source: Frames, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str) -> pl.DataFrame:
-    """One row a group: by..., n, rounds, the estimate, low, high."""
+    """One row per group: by..., n, rounds, the estimate, low, high."""
     schema = schema_of(source, by) | {"n": pl.Int64(), "rounds": pl.Int64()}
     schema |= {name: pl.Float64() for name in (estimate, "low", "high")}
     return pl.DataFrame(rows, schema=schema, orient="row")

@@ -1,7 +1,7 @@
 """A straight line through medians, with the uncertainty of its slope.
 
-If a duration consists of round-trips and of bytes at a rate, its median grows along a line, whose slope is their
-number. Rounds are resampled; each resample has its own medians and its own line through them.
+If a duration contains a number of round-trips, its median is linear in the RTT, and the slope is this number. Bytes at
+a rate are analogous. Rounds are resampled; each resample has its own medians and its own line through them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def line(
 ) -> tuple[Estimate, Estimate] | None:
     """Least-squares line through the medians of groups; the rounds of all groups are resampled together.
 
-    A group stands where the median of its x is.
+    The position of a group is the median of its x.
 
     Returns
     -------
     tuple of Estimate, or None
-        Slope (unit of y over unit of x) and intercept (unit of y). None if fewer than two abscissas differ.
+        Slope (unit of y over unit of x) and intercept (unit of y). None without two different positions.
     """
     rows = (
         frame.filter(pl.col(x).is_not_null(), pl.col(y).is_not_null())
@@ -41,7 +41,7 @@ def line(
     if len(np.unique(positions)) < 2:
         return None
     samples = [Sample(group["y"].to_numpy(), group["cluster"].to_numpy(), rounds.blocks) for _, group in groups]
-    # The last row is the line through the medians themselves, the others those of the resamples.
+    # The last row has the medians themselves, the other rows have those of the resamples.
     blocks = [
         np.stack([sample.quantiles(0.5, weights) for sample in samples], axis=1)
         for weights in rounds.drawn(resamples, seed)

@@ -1,4 +1,4 @@
-"""The emulated link itself: what was asked for, what was measured, and times as multiples of its RTT."""
+"""The emulated link: its nominal and measured values, and times as multiples of its RTT."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import polars as pl
 
 
 def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """Nominal RTT of every link of `link_checks` that has one: link, nominal_rtt_ms; ascending, of equal ones by name.
+    """Nominal RTT of each link of `link_checks`: link, nominal_rtt_ms; sorted by RTT, then by name.
 
-    A link without delay (`local`) is left out: no time is a multiple of 0 ms.
+    A link without delay (`local`) is left out, because a time cannot be a multiple of 0 ms.
     """
     return (
         link_checks.filter(pl.col("nominal_rtt_ms") > 0)
@@ -21,9 +21,10 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """Checks that say how a link was while it was measured: the last of each round; rows are in order of time."""
+    """The last check of each round, which describes the link of the measurement; takes rows in order of time."""
     codes = (pl.col(name).cast(pl.Categorical).to_physical() for name in ("campaign", "link", "page"))
-    return link_checks.filter(pl.struct("round", *codes).is_last_distinct())  # by numbers: there may be millions
+    # Numbers instead of names, because there may be millions of rows.
+    return link_checks.filter(pl.struct("round", *codes).is_last_distinct())
 
 
 def without_loss(rows: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
@@ -36,7 +37,7 @@ def without_loss(rows: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
 def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     """Add times as multiples of the link's nominal RTT: for each column `X_ms` a column `X_rtt`.
 
-    Rows of links without an RTT are left out. `rtts` is that of `nominal_rtts`.
+    Rows of links without an RTT are left out. `rtts` is the result of `nominal_rtts`.
     """
     multiples = [(pl.col(name) / pl.col("nominal_rtt_ms")).alias(f"{name.removesuffix('_ms')}_rtt") for name in columns]
     return frame.join(rtts, on="link").with_columns(multiples)
@@ -48,9 +49,9 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        link, quantity (`RTT`, `down`, `up`), unit, nominal, median, low, high (fewest and most of all checks),
-        checks (number of checks that measured it), failed (checks with a verdict other than `pass`). A check that
-        failed and was repeated, after a new calibration, counts as failed and nowhere else.
+        link, quantity (`RTT`, `down`, `up`), unit, nominal, median, low, high (minimum and maximum of the checks),
+        checks (number of checks that measured it), failed (checks with a verdict other than `pass`). A failed check
+        that was repeated after a new calibration counts only in `failed`.
     """
     quantities = {
         "RTT": ("rtt_ms", "nominal_rtt_ms", "ms"),

@@ -1,4 +1,4 @@
-"""Lookups of several transports as series, those with early data among them."""
+"""Lookups of several transports as series, including lookups with early data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def lookup_series(
 ) -> pl.LazyFrame:
     """Lookups with `series` (transport and kind, such as `DoQ 0-RTT`) and `total_rtt`.
 
-    The server may receive the early data of a lost first flight after the handshake. The row of such a lookup has an
-    error. It counts here all the same: the delay is what early data costs if packets are lost.
+    If packets of the first flight are lost, the server may receive the early data after the handshake. The row of this
+    lookup has an error. It counts here nevertheless, because its delay is the cost of early data under packet loss.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Queries at a steady pace: which rows count, and means and variances with their uncertainty."""
+"""Queries at a fixed rate: their valid rows, and means and variances with their intervals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
 
     `kept`: on a kept connection; if it was lost, its successor counts too, as in the paper. `new`: with a new
     connection. `0-rtt`: the server accepted it as early data. `net_ms` is the response time without the processing of
-    BIND, `between_ms` the part of it between the proxies (Batenburg 2022, section 4.3), which includes a wait for a
-    connection. dnsproxy reports no times, so there it is the whole response time.
+    BIND. `between_ms` is the part of `net_ms` between the proxies (Batenburg 2022, section 4.3), including a wait for a
+    connection. dnsproxy reports no times, so its `between_ms` equals `net_ms`.
     """
     proof = {
         "kept": pl.lit(True),
@@ -45,10 +45,11 @@ def estimate(
 ) -> Estimate:
     """Mean or variance (unbiased; in the square of the unit) of observations, and in every resample of the rounds.
 
-    Resamples are studentised: each lies on the other side of the value, as many standard errors of the observations as
-    the resample's own statistic is of its own from it, so that their quantiles are the bootstrap-t interval (Efron and
-    Tibshirani 1993, chapter 12; of a variance in its logarithm) also in what is derived from several. A long tail is
-    seldom in few rounds, and without this the interval lies too low.
+    Draws are studentised. The distance of a resample's statistic from the value is measured in the resample's own
+    standard errors. The draw lies as many standard errors of the observations from the value, on the other side. The
+    quantiles of draws are then the bootstrap-t interval (Efron and Tibshirani 1993, chapter 12), also in derived
+    statistics. For a variance, all this applies to its logarithm. Without it, intervals lie too low, because few rounds
+    seldom contain observations of a long tail.
 
     Parameters
     ----------
@@ -68,12 +69,12 @@ def estimate(
 def _studentised(
     values: NDArray[np.float64], clusters: NDArray[np.intp], statistic: str, value: float, weights: Counts
 ) -> Reals:
-    # Around the mean, so that squares of large and nearly equal numbers are not subtracted.
+    # Sums around the mean avoid the subtraction of large and nearly equal squares.
     centre = float(np.mean(values))
     sums = [np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1]) for power in (0, 1, 2)]
 
     def of(drawn: NDArray[Any]) -> tuple[Reals, Reals]:
-        """The statistic and its standard error by the rounds' influence on it, in each row."""
+        """The statistic in each row, and its standard error from the influence of each round."""
         n = weighted_sums(drawn, sums[0])
         mean = weighted_sums(drawn, sums[1]) / n
         if statistic == "mean":
@@ -91,14 +92,14 @@ def _studentised(
             start=np.zeros_like(mean),
         )
         error = np.sqrt(np.maximum(square, 0)) / n
-        # By Polars, which asks the C library: NumPy's logarithm and exponential have other last bits with AVX-512.
+        # Polars uses the C library. NumPy's logarithm and exponential have different last bits with AVX-512.
         return (result, error) if statistic == "mean" else (pl.Series(result).log().to_numpy(), error / result)
 
     with np.errstate(invalid="ignore", divide="ignore"):
         [centred], [error] = of(np.ones((1, weights.shape[1])))
         result, errors = of(weights)
         away = (result - centred) / errors * error
-        # Equal observations have no scatter: 0 of 0 standard errors away.
+        # Equal observations have no scatter, so 0 / 0 counts as 0.
         away[~np.isfinite(away)] = 0.0 if error == 0 else np.nan
         draws: Reals = value - away if statistic == "mean" else value * pl.Series(-away).exp().to_numpy()
     return draws

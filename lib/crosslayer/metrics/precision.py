@@ -13,19 +13,19 @@ _Z10 = -1.281552
 
 
 def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.DataFrame:
-    """Rounds after which the 95 % interval of the median PLT is as narrow as asked for, from the rows of `combine`.
+    """Rounds until the 95 % interval of the median PLT has a given half-width, from the rows of `combine`.
 
-    The pilot's own interval is the bootstrap's; from there on the half-width falls with the square root of the rounds,
-    as that of a median does asymptotically, and loses what it is longer by for being of few rounds. A pilot knows its
-    own interval only roughly: its width rests on the observations between its ends, about `1.96 sqrt(rounds)` of them,
-    and scatters like a gamma variable of that shape. `rounds_enough` allows for that.
+    The pilot's interval is that of the bootstrap. With more rounds, its half-width falls with their square root, as for
+    a median asymptotically, and the extension for few rounds (`reach`) vanishes. The pilot's half-width is itself
+    uncertain. It depends on the observations between both ends, about `1.96 sqrt(rounds)` of them, and scatters like a
+    gamma variable of this shape. `rounds_enough` takes this into account.
 
     Returns
     -------
     polars.DataFrame
         link, page, combination, rounds, median_ms, half_width_percent (all three of the pilot), rounds_needed (best
-        estimate), rounds_enough (with 90 % confidence). The last three are null under `MIN_ROUNDS` rounds; fewer than
-        that are never asked for.
+        estimate), rounds_enough (with 90 % confidence). The last three are null below `MIN_ROUNDS` rounds; both numbers
+        of rounds are at least that.
     """
     rounds = pl.col("rounds").cast(pl.Float64)
     shape = _Z95 * rounds.sqrt()

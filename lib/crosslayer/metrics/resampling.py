@@ -1,11 +1,11 @@
 """The bootstrap by round: resample whole rounds, and compute a statistic in every resample.
 
-Observations of one round share what the machine did at that moment, so the round is what is drawn again, with all
-its observations. Rounds of one host share the host: where there are several, hosts are drawn first, then rounds of
-these. Of more than `MOST_BLOCKS` rounds, blocks of neighbours are drawn. An `Estimate` keeps a statistic's value in
-every resample; whatever is computed from estimates that were drawn together (a ratio of medians, the greatest of 15
-cells) keeps its uncertainty, and what they have in common cancels. Draws come from a seed: the same rounds give the
-same interval.
+Observations of one round depend on the state of the machine at that time, so a round is drawn with all its
+observations. Rounds of one host depend on the host, so with several hosts, hosts are drawn first, then their rounds.
+With more than `MOST_BLOCKS` rounds, blocks of neighbouring rounds are drawn. An `Estimate` stores the value of a
+statistic in every resample. A statistic derived from estimates that were drawn together (a ratio of medians, the
+greatest of 15 cells) therefore has an interval too, and common variation cancels. Draws use a seed, so the same rounds
+give the same interval.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_ROUNDS = 6
-"""Fewer rounds give no 95 % interval: even the whole range of five holds the median with 93.75 % only."""
+"""Fewer rounds give no 95 % interval: even the whole range of five contains the median with only 93.75 %."""
 
 FEWEST_BEYOND = 4.5
-"""Fewer observations beyond a quantile give no interval: resamples hardly ever reach further than the sample does."""
+"""Fewer observations beyond a quantile give no interval, because resamples cannot reach beyond the sample."""
 
 ROUNDS_OF_MOMENTS = 16
-"""Fewer rounds give no interval of a mean, variance or share: their standard error is no better known than they are."""
+"""Fewer rounds give no interval of a mean, variance or share, because their standard error is too uncertain."""
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -35,28 +35,29 @@ LEVEL = 0.95
 MOST_BLOCKS = 2_000
 """Maximum number of blocks: above it, whole blocks of neighbouring rounds are drawn (Carlstein 1986).
 
-The width of an interval is then known to 1.6 %, better than from the resamples, and no campaign is too large.
+The width of an interval then has an error of 1.6 %, less than the error from the number of resamples. Campaigns can
+therefore have any size.
 """
 
 _CELLS_IN_MEMORY = 4_000_000
 _CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
 _OF_PILOT = 65_536
-"""Observations that show roughly where a quantile of a larger sample is."""
+"""Size of the pilot, a sample of observations that shows roughly where a quantile of a larger sample is."""
 _PARTS = 16
 """Number of parts in which the values around a quantile are counted, before one part is searched."""
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.float64]
-"""Whole numbers, as reals: so they multiply ten times as fast, and exactly too."""
+"""Whole numbers as floats: multiplication is ten times as fast, and still exact."""
 Clusters = NDArray[np.signedinteger]
 
 
 def weighted_sums(weights: Reals, values: NDArray[Any]) -> Reals:
-    """Sum over each row of weights (rows, n) of weight times value (n,): `weights @ values`, alike on every processor.
+    """`weights @ values` with the same result on every processor; weights (rows, n), values (n,).
 
-    A matrix product adds up in an order that the BLAS picks for the processor it finds, so that its last bits differ
-    from one machine to the next, and with them the files of a report.
+    In a matrix product, the order of summation depends on the BLAS and the processor. The last bits then differ between
+    machines, and so do the files of a report.
     """
     return np.asarray((weights * values).sum(axis=1))
 
@@ -64,8 +65,8 @@ def weighted_sums(weights: Reals, values: NDArray[Any]) -> Reals:
 def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None) -> Iterator[Counts]:
     """Number of times that each round is drawn, in batches of shape (resamples, rounds); none for too few rounds.
 
-    As many rounds are drawn, with replacement, as there are. `hosts` is the number of the host of each round, shape
-    (rounds,); None if there is one.
+    A resample has as many rounds as there are, drawn with replacement. `hosts` has the number of each round's host,
+    shape (rounds,); None if there is only one host.
     """
     if rounds < MIN_ROUNDS:
         return
@@ -83,7 +84,7 @@ def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Cluster
 
 @lru_cache(maxsize=4)
 def _kept(rounds: int, resamples: int, seed: int) -> Counts:
-    """All of the counts: drawing them takes longer than using them, and most groups of a frame have equal rounds."""
+    """All counts, cached: drawing them takes longer than using them, and most groups have the same number of rounds."""
     counts = np.concatenate(list(_counted(rounds, resamples, seed, max(1, _CELLS_IN_CACHE // rounds))))
     counts.flags.writeable = False
     return counts
@@ -121,10 +122,11 @@ def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> 
 def drawn_crossed(
     hosts: Clusters, kinds: tuple[Clusters, Clusters], resamples: int = RESAMPLES, seed: int = 0
 ) -> Counts:
-    """Number of times that each block is drawn, shape (resamples, blocks), where a host is a pair of two clusters.
+    """Number of times that each block is drawn, shape (resamples, blocks), if a host is a pair of two clusters.
 
-    Clusters of each kind are drawn with replacement and independently; a pair is drawn as often as the product of both
-    (pigeonhole bootstrap: Owen, The Annals of Applied Statistics 1, 2007), and its blocks are drawn with replacement.
+    Clusters of each kind are drawn with replacement and independently. The number of times that a pair is drawn is the
+    product of both (pigeonhole bootstrap: Owen, The Annals of Applied Statistics 1, 2007). Its blocks are drawn with
+    replacement.
 
     Parameters
     ----------
@@ -136,7 +138,7 @@ def drawn_crossed(
     draw = np.random.default_rng(seed)
 
     def times(size: int) -> Counts:
-        """Number of times that each of so many is drawn, shape (resamples, size)."""
+        """Number of times that each of `size` items is drawn, shape (resamples, size)."""
         picked = draw.integers(0, size, (resamples, size)) + np.arange(resamples)[:, None] * size
         return np.bincount(picked.ravel(), minlength=resamples * size).reshape(resamples, size).astype(np.float64)
 
@@ -151,11 +153,11 @@ def drawn_crossed(
 
 
 def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of a statistic from its value in every resample of so many rounds (expanded percentile method).
+    """Interval of a statistic from its value in every resample of `rounds` rounds (expanded percentile method).
 
-    The bootstrap takes the scatter of few rounds for known: its percentiles are those of a normal distribution and of a
-    variance too small by 1/rounds. They are taken as far out as Student's t is, and the unbiased variance (Hesterberg,
-    The American Statistician 69, 2015, section 5.3).
+    With few rounds, bootstrap percentiles give too narrow intervals: they correspond to a normal distribution, and to a
+    variance that is too small by 1/rounds. Percentiles farther out correspond to Student's t and to the unbiased
+    variance (Hesterberg, The American Statistician 69, 2015, section 5.3).
     """
     below = NormalDist().cdf(-reach(rounds, level))
     low, high = np.nanquantile(draws, [below, 1 - below])
@@ -169,7 +171,7 @@ def reach(rounds: int, level: float = LEVEL) -> float:
 
 
 def student_reach(rounds: int, z: float) -> float:
-    """The same from the quantile of a normal distribution, which may be farther out than a level can express."""
+    """As `reach`, from a quantile `z` of the normal distribution, which may be larger than a level can express."""
     n = rounds - 1
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
     t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
@@ -178,19 +180,20 @@ def student_reach(rounds: int, z: float) -> float:
 
 
 def rank_of(q: float, size: Any) -> Any:
-    """Rank of a quantile among so many observations, from 0 for the least; an array of sizes gives one of ranks.
+    """Rank of a quantile among `size` observations, from 0 for the least; an array of sizes gives an array of ranks.
 
-    Unbiased in the median whatever the distribution (Hyndman and Fan, The American Statistician 50, 1996, definition
-    8). Values and resamples use it alike: with two definitions an estimate can lie outside of its own interval.
+    It is approximately median-unbiased for any distribution (Hyndman and Fan, The American Statistician 50, 1996,
+    definition 8). Values and resamples use the same definition: with two definitions, an estimate can lie outside of
+    its own interval.
     """
     return np.clip((size + 1 / 3) * q - 2 / 3, 0, np.maximum(size - 1, 0))
 
 
 class Sample:
-    """Observations of one condition. What a resample has of them is counted: only those near a quantile are sorted.
+    """Observations of one condition. For quantiles of resamples, only the observations near the quantile are sorted.
 
-    `clusters` is the number of the round each of them belongs to, `blocks` the number of what each round is drawn with.
-    With `several_hosts`, hosts are drawn before rounds.
+    `clusters` has the number of each observation's round, and `blocks` the number of each round's block. With
+    `several_hosts`, hosts are drawn before rounds.
     """
 
     def __init__(
@@ -203,7 +206,7 @@ class Sample:
         self.rounds = int(np.count_nonzero(np.bincount(clusters)))
 
     def at(self, *ranks: int) -> list[float]:
-        """The observations of these ranks, from 0 for the least."""
+        """The observations at these ranks, from 0 for the least."""
         below, near = self._near(min(ranks), max(ranks))
         start = np.count_nonzero(below)
         return [float(self.values[near[rank - start]]) for rank in ranks]
@@ -215,14 +218,14 @@ class Sample:
         return low + rank % 1 * (high - low)
 
     def quantiles(self, q: float, weights: Counts) -> Reals:
-        """The quantile in each resample, shape (resamples,); NaN where one has none of this sample's rounds.
+        """The quantile in each resample, shape (resamples,); NaN for a resample without rounds of this sample.
 
-        `weights` is how often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
-        Ranks are those of `rank_of`, as in `quantile`.
+        `weights` has the number of times that each round was drawn, shape (resamples, rounds). Ranks are those of
+        `rank_of`, as in `quantile`.
         """
         position = self.size * q
-        # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; hosts rarely are. Where a
-        # resample's quantile is not among these, it is looked for further away.
+        # If rounds are independent, the square root is the standard deviation of the rank of a resample's quantile.
+        # Hosts make rounds dependent. If a resample's quantile is outside this range, the range is widened.
         reach = self._sigmas * math.sqrt(position * (1 - q)) + 2
         while True:
             first, last = max(0, int(position - reach)), min(self.size - 1, int(position + reach))
@@ -232,7 +235,7 @@ class Sample:
             reach *= 4
 
     def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
-        """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
+        """Quantiles from the observations of rank `first` to `last`, and whether this range contains all of them."""
         rounds = weights.shape[1]
         below, near = self._near(first, last)
         cut = first - np.count_nonzero(below)
@@ -241,7 +244,7 @@ class Sample:
         before += np.bincount(self.clusters[near[:cut]], minlength=rounds)
         near = near[cut : cut + last + 1 - first]
         values, clusters = self.values[near], self.clusters[near].astype(np.intp)
-        # They are in parts, so that each resample has only one of them to be looked through.
+        # The observations are divided into parts, so that each resample searches only one part.
         length = -(-len(near) // _PARTS)
         counts = np.bincount(clusters * _PARTS + np.arange(len(near)) // length, minlength=rounds * _PARTS)
         ends = np.cumsum(np.column_stack([before, counts.reshape(rounds, _PARTS)]), axis=1, dtype=np.float64)
@@ -255,7 +258,7 @@ class Sample:
             return position, False
 
         def at(ranks: Sequence[Reals], rows: NDArray[np.intp]) -> list[Reals]:
-            """The observations of these ranks in some resamples, as far as the part with the first one reaches."""
+            """The observations at these ranks in some resamples, correct only in the part that has the first rank."""
             part = np.minimum((ends[rows, 1:] < ranks[0][:, None]).sum(axis=1), _PARTS - 1)
             positions = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
             sums = weights[rows[:, None], clusters[positions]].cumsum(axis=1) + ends[rows, part][:, None]
@@ -270,9 +273,9 @@ class Sample:
         return np.where(some, low + (position - np.floor(position)) * (high - low), np.nan), True
 
     def _near(self, first: int, last: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Which observations are below, and where those are from there to rank `last` at least, in ascending order."""
+        """Mask of the observations below a range that includes ranks `first` to `last`, and its sorted indices."""
         size = len(self._pilot)
-        share, unsure = size / self.size, 0.0 if size == self.size else 2.5 * math.sqrt(size)  # 5 sigma at the most
+        share, unsure = size / self.size, 0.0 if size == self.size else 2.5 * math.sqrt(size)  # at least 5 sigma
         low, high = math.floor(first * share - unsure), math.ceil(last * share + unsure)
         least = self._pilot[low] if low >= 0 else -math.inf
         greatest = self._pilot[high] if high < size else math.inf
@@ -284,35 +287,35 @@ class Sample:
 
     @cached_property
     def _pilot(self) -> Reals:
-        """A sample of the observations, ascending, that shows roughly where all are."""
+        """A sorted sample of the observations, which shows roughly their distribution."""
         if self.size <= _OF_PILOT:
             return np.sort(self.values)
         return np.sort(self.values[np.random.default_rng(0).integers(0, self.size, _OF_PILOT)])
 
     @cached_property
     def _runs(self) -> NDArray[np.intp]:
-        """Where the round changes from one observation to the next."""
+        """Positions of observations whose round differs from that of the previous observation."""
         return np.append(0, np.flatnonzero(self.clusters[1:] != self.clusters[:-1]) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The rounds that some observations belong to, and what is drawn of them."""
+    """The rounds of some observations, and the blocks in which they are drawn."""
 
     numbers: Clusters
     """Round of each observation, from 0."""
     blocks: Clusters
-    """What each round is drawn with: itself, or its block where there are more than `MOST_BLOCKS`."""
+    """Block of each round. Up to `MOST_BLOCKS` rounds, each round is its own block."""
     hosts: Clusters
     """Host of each block."""
 
     @classmethod
     def of(cls, numbers: Clusters, hosts: Clusters) -> Rounds:
-        """From the round of each observation, and the host of each round."""
+        """Make the rounds and their blocks from the round of each observation and the host of each round."""
         rounds = len(hosts)
         if rounds <= MOST_BLOCKS:
             return cls(numbers, np.arange(rounds), hosts)
-        sizes = np.bincount(hosts)  # a block is of one host
+        sizes = np.bincount(hosts)  # all rounds of a block are of one host
         counts = np.maximum(1, sizes * MOST_BLOCKS // rounds)
         position = np.arange(rounds) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         first, share = np.repeat(np.cumsum(counts) - counts, sizes), np.repeat(counts / sizes, sizes)
@@ -326,7 +329,7 @@ class Rounds:
         return len(self.blocks)
 
     def sample(self, values: Reals, chosen: Any = slice(None)) -> Sample:
-        """A sample of the observations, or of those of them that are chosen."""
+        """The `Sample` of all observations, or of the chosen ones."""
         return Sample(values[chosen], self.numbers[chosen], self.blocks, several_hosts=bool(self.hosts.any()))
 
     def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
@@ -335,10 +338,10 @@ class Rounds:
 
 
 def beyond(nearest: float, second: float) -> tuple[float, float]:
-    """95 % interval of where a distribution ends, from its outermost observation and the next one.
+    """95 % interval of the end of a distribution, from its outermost observation and the next one.
 
-    Robson and Whitlock (1964): as far beyond the outermost as 19 times its distance from the next. It holds where the
-    density has an edge there; where it trails off, it is too short.
+    The interval extends from the outermost observation by 19 times its distance from the next one (Robson and Whitlock
+    1964). It is correct if the density has an edge there, and too short if the density decreases gradually.
     """
     far = nearest + (1 / (1 - LEVEL) - 1) * (nearest - second)
     return min(nearest, far), max(nearest, far)
@@ -346,25 +349,25 @@ def beyond(nearest: float, second: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A statistic, and what it is in every resample of the rounds."""
+    """A statistic, and its value in every resample of the rounds."""
 
     value: float
     n: int
     """Observations of the smallest sample it was computed from."""
     rounds: int
-    """Rounds of the sample that has fewest."""
+    """Rounds of the sample with the fewest rounds."""
     draws: Reals | None = None
-    """Shape (resamples,); None if there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
+    """Values in the resamples, shape (resamples,); None with too few rounds or if the bootstrap is not applicable."""
     ends: tuple[float, float] | None = None
-    """The interval of a statistic the bootstrap cannot do, where there is one; not of what is derived from it."""
+    """The interval of a statistic for which the bootstrap is not applicable; derived statistics do not inherit it."""
     needed: int = MIN_ROUNDS
-    """Rounds that an interval of this statistic takes: `ROUNDS_OF_MOMENTS` a mean, `FEWEST_BEYOND` a quantile."""
+    """Number of rounds that an interval needs: `ROUNDS_OF_MOMENTS` for a mean; see `FEWEST_BEYOND` for a quantile."""
     in_logarithm: bool = False
-    """The interval is that of the logarithm, as of a variance: it narrows on that scale."""
+    """Whether the interval, as for a variance, narrows with more rounds on a logarithmic scale."""
 
     @property
     def enough(self) -> bool:
-        """Whether there are rounds and observations enough for an interval, if the statistic has one at all."""
+        """Whether there are enough rounds and observations for an interval, if the statistic can have one."""
         return self.rounds >= self.needed or self.ends is not None
 
     @property
@@ -376,9 +379,9 @@ class Estimate:
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
-    """A statistic computed from others that were drawn together, from the same rounds.
+    """A statistic computed from estimates whose resamples belong together.
 
-    The function takes as many numbers as there are estimates, or as many arrays of the same shape, elementwise.
+    The function takes one number for each estimate, or one array for each, elementwise.
     """
     draws = [e.draws for e in estimates if e.draws is not None]
     return Estimate(

@@ -1,4 +1,4 @@
-"""Rows of a dataset that are analysed, and rows that failed."""
+"""Valid rows of a dataset, and counts of failed rows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CELL = ("link", "page")
 """Columns that name a cell."""
 
 ROUND = ("campaign", "round", "host", "link", "page")
-"""Columns that name one round of a cell: rows with equal values are paired. A round is whole on one host."""
+"""Columns that name one round of a cell: rows with equal values are paired. One host measures all of a round."""
 
 CLUSTER = ROUND[:3]
-"""Columns that name what is resampled: what a host measured in a round."""
+"""Columns that name the unit of resampling: a round of a host."""
 
-# Where no server was asked at all (an imported campaign), both are null, and the condition asked for has to do.
+# In an imported campaign, which has no server log, both columns are null, and the requested condition counts.
 _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())
 
 _LOADS = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
@@ -44,7 +44,7 @@ def page_loads(
 
     `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only if
     the server log confirms that its request was early data; in an imported campaign, without server log, if it
-    was requested as 0-RTT. Of live pages, the path through a resolver is their link.
+    was requested as 0-RTT. For live pages, the column `resolver` replaces the link.
     """
     asked = {"condition": condition, "role": role}
     wanted = {name: value for name, value in asked.items() if value is not None}
@@ -65,13 +65,13 @@ def failures(
     page_loads: pl.LazyFrame,
     host_load: pl.LazyFrame | None = None,
 ) -> pl.LazyFrame:
-    """Observations tried and failed, by condition and link, and rounds that the machine was too busy for.
+    """Attempted and failed observations by condition and link, and rounds in which the machine was too busy.
 
     Returns
     -------
     polars.LazyFrame
-        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`; `round` for the rounds of `host_load`, failed those that had too
-        little of it), link, attempted, failed (counts), reason (the most frequent one).
+        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`; `round` for the rounds of `host_load`, which fail if the machine
+        was too busy), link, attempted, failed (counts), reason (the most frequent one).
     """
     parts = [
         dns_exchanges.filter(pl.col("role") == Role.MEASURED).select("link", "error", condition=pl.col("protocol")),
@@ -92,7 +92,7 @@ def failures(
     often = failed & (pl.col("n") == pl.col("n").filter(failed).max())
     return (
         pl.concat(parts)
-        .group_by("condition", "link", "error")  # counted twice, so that no row is kept
+        .group_by("condition", "link", "error")  # counted in two steps, so that no row is kept
         .agg(n=pl.len())
         .with_columns(condition=pl.col("condition").replace(_LOADS))
         .group_by("condition", "link")

@@ -16,14 +16,14 @@ from crosslayer.metrics.rows import CELL, ROUND, page_loads
 from crosslayer.vocabulary import Role
 
 EQUAL_PERCENT = 3.0
-"""Differences of the median PLT that count as none."""
+"""Margin of equality: largest difference of the median PLT that counts as none."""
 
 TEST_LEVEL = 0.9
-"""An interval of 90 % within the margins is what two one-sided tests at 5 % each ask for (Schuirmann, 1987)."""
+"""A 90 % interval within the margins is equivalent to two one-sided tests at 5 % each (Schuirmann, 1987)."""
 
 
 class LoadKind(NamedTuple):
-    """Page loads that are equal but for chance."""
+    """A kind of page loads, which differ only by chance."""
 
     h3: str
     condition: str
@@ -49,11 +49,11 @@ REPETITIONS = {
 SELF_CHECKS = REPETITIONS | {
     "Ticket refused - H3 1-RTT": (LoadKind("1-rtt", "refused", Role.CONTROL), LoadKind("1-rtt", "main"))
 }
-"""Kinds of load of a round that should be equal."""
+"""Pairs of kinds of load that should be equal within a round."""
 
 
 class Pairs(NamedTuple):
-    """Loads of a round that should be equal, in percent of the median of their means in the cell."""
+    """PLTs of pairs of loads that should be equal, in percent of the median of the pairs' means in the cell."""
 
     first: Reals
     second: Reals
@@ -62,7 +62,7 @@ class Pairs(NamedTuple):
 
 
 def without_repetitions(loads: pl.LazyFrame) -> pl.LazyFrame:
-    """The rows of `page_loads` that the A/A self-check did not add."""
+    """The rows of `page_loads`, without the loads that the A/A self-check added."""
     return loads.filter(pl.col("role") != Role.SELF_CHECK)
 
 
@@ -83,9 +83,9 @@ def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def loads_by_kind(loads: pl.LazyFrame, *, but: Collection[str] = ()) -> Part:
-    """PLT of each kind of load that `SELF_CHECKS` pairs, as series of `Cells`; of `page_loads`, perhaps of a link.
+    """PLT of each kind of load in `SELF_CHECKS`, as series of `Cells`; takes rows of `page_loads`, e.g. of one link.
 
-    Loads whose evidence in the server log is not as expected are left out, and those of the series in `but`.
+    Loads without the expected evidence in the server log are left out, and so are the series in `but`.
     """
     kinds = {kind.series: kind for pair in SELF_CHECKS.values() for kind in pair if kind.series not in but}
     of_kind = {
@@ -105,7 +105,7 @@ def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[C
     cells
         With the series of `loads_by_kind`.
     named
-        What some of them are called there instead.
+        Other names that some of these series have in `cells`.
     """
     called = named or {}
     results = {}
@@ -139,20 +139,20 @@ def equivalence(
     Parameters
     ----------
     cells
-        Whose rounds the pairs are of.
+        Cells with the rounds of the pairs.
     groups
-        Pairs by words: of `self_checked`, or of `pooled_pairs`.
+        Pairs by key, from `self_checked` or `pooled_pairs`.
     by
-        What each of these words is.
+        Column of each part of the key.
     margin
-        Differences of the median that count as none, percent.
+        Largest difference of the median that counts as none, percent.
 
     Returns
     -------
     polars.DataFrame
         by..., n, median, low, high (90 % interval, rounds resampled), equal (the interval is within the margins; null
-        where there are too few rounds for one), p (the larger of both one-sided tests), ks (greatest distance of the
-        two distributions), ks_p (how often equal ones are as far apart). Percent of the PLT, shares of 1.
+        if there are too few rounds for one), p (the larger of both one-sided tests), ks (greatest distance of the two
+        distributions), ks_p (probability of at least this distance if both are equal). Percent of the PLT, shares of 1.
     """
     rows = []
     for key, pairs in groups.items():
@@ -173,17 +173,17 @@ def equivalence(
 
 
 def kolmogorov_smirnov(one: Reals, other: Reals) -> tuple[float, float]:
-    """Greatest distance of two empirical distributions, and how often two samples of one are as far apart.
+    """Greatest distance of two empirical distributions, and the probability of this distance or more if both are equal.
 
-    The asymptotic distribution with Stephens's correction (1970); with ties it errs towards "equal".
+    It uses the asymptotic distribution with Stephens's correction (1970); with ties it errs towards "equal".
     """
-    # In order, so that each is looked for near the one before; polars sorts twice as fast as numpy.
+    # Sorted, so that each search is near the previous one; polars sorts twice as fast as numpy.
     first, second, both = (pl.Series(of).sort().to_numpy() for of in (one, other, np.concatenate([one, other])))
     shares = [np.searchsorted(of, both, side="right") / len(of) for of in (first, second)]
     distance = float(np.max(np.abs(shares[0] - shares[1])))
     size = math.sqrt(len(one) * len(other) / (len(one) + len(other)))
     reduced = (size + 0.12 + 0.11 / size) * distance
     if reduced < 0.2:
-        return distance, 1.0  # the series does not converge, and its sum is 1 to twelve digits
+        return distance, 1.0  # the series converges too slowly; its sum is 1 to twelve digits
     terms = ((-1) ** (k - 1) * math.exp(-2 * (k * reduced) ** 2) for k in range(1, 101))
     return distance, min(1.0, max(0.0, 2 * math.fsum(terms)))

@@ -1,9 +1,8 @@
-"""The pages under test: read their specifications, build the bytes that go over the wire.
+"""The pages under test: read their specifications, and build the files that the server sends.
 
-A page is a folder under `sites/` (or of the user's own) with a `page.toml` and its content. `build` turns all of them
-into files the server sends as they are, every body of exactly the size its specification states, whichever zlib
-compressed it. Nothing here knows a study, a server, a browser, a clock or a network, or how a picture is drawn
-(`sites/make.py`).
+A page is a folder under `sites/`, or of the user, with a `page.toml` and its content. The server sends the files of
+`build` unchanged. Every body has exactly the size that its specification states, with any build of zlib. This package
+is independent of studies, servers, browsers, clocks and networks. `sites/make.py` draws the pictures.
 """
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build

@@ -1,7 +1,7 @@
-"""The bodies of a copied page: as recorded with other references, or synthesised with the same size.
+"""The bodies of a copied page: recorded bodies with rewritten references, or synthesised bodies of the same size.
 
-Documents, style sheets and scripts are either all as recorded, or all synthesised: those request the same and compute
-nothing. They are synthesised where the recording lacks one, where gzip compresses worse, and on request.
+Documents, style sheets and scripts are either all recorded or all synthesised. Synthesised code makes the same requests
+and computes nothing. Code is synthesised on request, or if one of its recorded bodies cannot be used.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _keep_code(page: Fetches, load: ColdLoad) -> str:
     targets |= {url: targets[end] for url, end in load.redirected.items()}
     references = References(targets, load.absent - load.redirected.keys(), set())
     bodies: dict[int, tuple[bytes, int]] = {}
-    # Documents come last: whether they may keep an `integrity` depends on the files that it is of.
+    # Documents come last: an `integrity` attribute stays only if the body of its file is unchanged.
     for fetch in sorted(page.fetches, key=lambda fetch: fetch.kind == "document"):
         if fetch.kind not in CODE:
             continue
@@ -94,7 +94,7 @@ def _keep_code(page: Fetches, load: ColdLoad) -> str:
 
 
 def _content_type(fetch: Fetch) -> str:
-    """Content type of recorded code; HTML for XHTML that is not well-formed, for which a browser shows an error."""
+    """Content type of recorded code. Malformed XHTML becomes HTML, because browsers show an error for it."""
     entry = fetch.resource.entry
     if "xhtml" in entry.mime:
         try:
@@ -107,7 +107,7 @@ def _content_type(fetch: Fetch) -> str:
 
 
 def _fitted(fetch: Fetch, body: bytes) -> tuple[bytes, int]:
-    """Bring recorded code to its weight by a comment at its end; code that is heavier keeps its own weight."""
+    """Bring recorded code to its weight by a comment at its end; heavier code keeps its own weight."""
     begin, end = (part.encode() for part in _COMMENTS[fetch.kind])
     if fetch.encoding == "identity":
         spare = fetch.wire_bytes - len(body)
@@ -130,7 +130,7 @@ def _fitted(fetch: Fetch, body: bytes) -> tuple[bytes, int]:
 
 
 def _make_code(fetch: Fetch, document_hosts: set[str]) -> None:
-    """A document, style sheet or script of its weight that requests what the original requested."""
+    """Synthesise a document, style sheet or script with the weight and the requests of the original."""
     own = fetch.host if fetch.kind != "script" else None
     if fetch.kind == "script" and len(document_hosts) == 1:
         own = next(iter(document_hosts))
@@ -165,7 +165,7 @@ def _made_html(fetch: Fetch, host: str | None) -> str:
 
 
 def _used_by_styles(fetch: Fetch) -> list[Fetch]:
-    """Pictures and fonts of the style sheets of a document: a browser fetches them for an element that has them."""
+    """Pictures and fonts of a document's style sheets, which a browser fetches only if an element uses them."""
     used: list[Fetch] = []
     for child in fetch.children:
         if child.kind == "style":
@@ -203,7 +203,7 @@ def _made_js(fetch: Fetch, host: str | None) -> str:
 
 
 def _leaf(fetch: Fetch) -> None:
-    """The recorded body where there is one, else one of the right type and weight."""
+    """Set the body of a resource other than code: the recorded image or font, or one of the same type and weight."""
     entry = fetch.resource.entry
     fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(
         fetch.kind, "application/octet-stream"
@@ -214,7 +214,7 @@ def _leaf(fetch: Fetch) -> None:
         fetch.body, fetch.wire_bytes = entry.body, len(entry.body)
     elif fetch.kind in ("image", "font"):
         filler = random.Random(fetch.path).randbytes(fetch.wire_bytes)
-        # Decoders ignore what follows the end of a picture.
+        # Decoders ignore bytes after the end of a picture.
         fetch.body = ((entry.body or _GIF) + filler)[: max(fetch.wire_bytes, len(entry.body or b""))]
         fetch.wire_bytes = len(fetch.body)
     else:
@@ -222,7 +222,7 @@ def _leaf(fetch: Fetch) -> None:
 
 
 def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
-    """Bring a text to the weight of a fetch by a comment; a text that is heavier as it is keeps its own weight."""
+    """Set a text as the body of a fetch, padded to its weight by a comment; a heavier text keeps its own weight."""
     noise = _noise(fetch, 2 * fetch.wire_bytes).decode("ascii")
     plain = fetch.resource.entry.plain_bytes
 
@@ -241,7 +241,7 @@ def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
         if text and least > fetch.wire_bytes:
             fetch.body, fetch.wire_bytes = text.encode(), least
             return
-        fetch.encoding = "identity"  # too small to be compressed to the byte
+        fetch.encoding = "identity"  # too small for compression to an exact size
     short = fetch.wire_bytes - len(text) - len(begin) - len(end)
     if short >= 0:
         fetch.body = f"{text}{begin}{noise[:short]}{end}".encode()
@@ -251,12 +251,12 @@ def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
 
 
 def _noise(fetch: Fetch, letters: int) -> bytes:
-    """Letters that do not compress well, the same for each path."""
+    """Letters that do not compress well, always the same for one path."""
     return "".join(random.Random(fetch.path).choices(_LETTERS, k=letters)).encode()
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to a limit that fits, where all below it fit too; 0 if none does."""
+    """The largest number up to a limit that fits, if all smaller numbers fit too; 0 if none does."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

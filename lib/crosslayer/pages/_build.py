@@ -1,4 +1,4 @@
-"""From specifications to the files the server sends: deterministic, offline, only what changed."""
+"""Build the server's files from the specifications: deterministically, offline, and only if sources changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BuiltResource:
     host: str
     """Host name it is served on; empty for the page's own host and its aliases."""
     after: str
-    """Key of the resource it comes after; empty for the document."""
+    """Key of the resource that causes its request; empty for the document."""
     file: Path
     """File that holds exactly the body's bytes."""
     content_type: str
@@ -57,15 +57,15 @@ class BuiltPage:
 def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
     """Build every page of `spec_dir` into `out_dir`, one folder per page.
 
-    A page whose sources have not changed since it was built there is left as it is; the folder
-    of a page that is no longer specified is removed. Several processes may build at once.
+    A page with unchanged sources is not built again. The folder of a built page without a specification is removed.
+    Several processes may build at once.
 
     Parameters
     ----------
     spec_dir
         Folder of the specifications.
     out_dir
-        Folder the server reads; made if need be.
+        Folder that the server reads; created if it is missing.
     *own
         Folders of further pages, one each.
 
@@ -120,7 +120,7 @@ def _build_page(page: PageSpec, out_dir: Path) -> BuiltPage:
     ):
         return built
 
-    # A server must never find half a page, nor the next build take one for whole.
+    # Neither a server nor the next build may find an incomplete page.
     partial = out_dir / ".partial" / page.name
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -176,7 +176,7 @@ def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
 
 
 def _source_digest(page: PageSpec) -> str:
-    """SHA-256 over the page's folder and the code of this package."""
+    """SHA-256 over the page's specification and sources and the code of this package."""
     files = [page.folder / SPEC_FILE, *(page.folder / r.source for r in page.resources)]
     files += sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256()
@@ -187,7 +187,7 @@ def _source_digest(page: PageSpec) -> str:
 
 
 def _digest_in(manifest: Path) -> str:
-    """Digest a manifest was built from; empty if there is no manifest of ours."""
+    """Digest of the sources in a manifest; empty if there is no manifest of crosslayer."""
     try:
         value = json.loads(manifest.read_text(encoding="utf-8"))[_DIGEST]
     except (OSError, ValueError, KeyError, TypeError):

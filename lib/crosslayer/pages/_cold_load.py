@@ -1,4 +1,4 @@
-"""One load of one page, chosen from a recording: which requests belong to it, and which do not."""
+"""Select one load of one page from a recording, i.e. the requests that belong to it."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class ColdLoad:
     resources: tuple[Resource, ...]
     """In the order of their requests; the document first."""
     load_ms: float | None
-    """The load event, since the Unix epoch; None if the recording does not say."""
+    """Time of the load event, ms since the Unix epoch; None if unknown."""
     left_out: Counter[str]
     """Requests that the copy does not make, by reason."""
     redirected: Mapping[str, str]
-    """URLs that redirected, and the URL of the resource each led to."""
+    """URL of the final resource, by each URL that redirected to it."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     others: tuple[str, ...]
@@ -91,12 +91,12 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
     where
         Name of the recording in errors.
     number
-        Which page: the pages that have a document are counted from 1 in the order of their start.
+        Number of the page. Pages that have a document are counted from 1 in the order of their start.
 
     Raises
     ------
     PageError
-        For a recording without such a page; the message says why.
+        If the recording has no page of this number; the message contains the reason.
     """
     navigations = _navigations(recording)
     documents = [(navigation, entry) for navigation in navigations if (entry := _document(navigation)) is not None]
@@ -153,7 +153,7 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
 
 
 def kind_of(entry: Entry, url: Url | None) -> str:
-    """Kind of a response: by its media type; where that is missing or vague, by the request, the name and the body."""
+    """Kind of a response: by its media type; if that is missing or vague, by the request, the body and the name."""
     if entry.resource_type in _BY_SCRIPT:
         return "other"
     kind = next((kind for part, kind in KINDS if part in entry.mime), "other")
@@ -169,9 +169,9 @@ def kind_of(entry: Entry, url: Url | None) -> str:
 
 
 def _navigations(recording: Recording) -> list[_Navigation]:
-    """The pages of a recording with the entries of each, by their start.
+    """The pages of a recording with their entries, in the order of their start.
 
-    An entry belongs to the page it names; one that names none, to the last page that had started.
+    An entry belongs to the page that it names, else to the latest page that had started.
     """
     pages = {page.identifier: page for page in recording.pages}
     if not any(entry.page for entry in recording.entries) and len(pages) < 2:
@@ -198,8 +198,8 @@ def _navigations(recording: Recording) -> list[_Navigation]:
 def _document(navigation: _Navigation) -> Entry | None:
     """The document of a page.
 
-    It is the HTML that the page's title names, else the first that the recording calls a document, else the first that
-    caused another request, else the first.
+    Among several HTML responses, it is the one whose URL is the page's title. Without one, it is the first of resource
+    type `document`, else the first that caused another request, else the first.
     """
     candidates = [
         entry
@@ -220,7 +220,7 @@ def _document(navigation: _Navigation) -> Entry | None:
 
 
 def _causes_others(document: Entry, entries: list[Entry]) -> bool:
-    """Whether another request has the document as its initiator, or is named in its body."""
+    """Whether another request has the document as its initiator, or the document's body contains its path."""
     url, body = parse(document.url), document.body or b""
     for entry in entries:
         other = parse(entry.url)
@@ -232,7 +232,7 @@ def _causes_others(document: Entry, entries: list[Entry]) -> bool:
 
 
 def _outside_load(document: Entry, entries: list[Entry]) -> set[str]:
-    """URLs of a page's icons and app manifests: each browser requests them at its own time, or never."""
+    """URLs of a page's icons and app manifests, which browsers request at different times or never."""
     url = parse(document.url)
     if url is None:
         return set()
@@ -251,7 +251,7 @@ def _load_event(navigation: _Navigation, document: Entry) -> float | None:
 
 
 def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
-    """Why the copy does not request it; empty if it does."""
+    """Why the copy does not request an entry; empty if it does."""
     if url is None:
         return "without a valid URL"
     if url.scheme not in ("http", "https"):
@@ -272,7 +272,7 @@ def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
 
 
 def _ends(redirections: Mapping[str, Url], resources: Mapping[str, Resource]) -> dict[str, str]:
-    """Each URL that redirected, directly or over others, to a resource."""
+    """URL of the final resource, by each URL that redirected to it directly or via others."""
     ends = {}
     for url in redirections:
         target, seen = url, {url}
@@ -292,7 +292,7 @@ def _titles(documents: list[tuple[_Navigation, Entry]]) -> list[str]:
 
 
 def _without_document(recording: Recording, where: str) -> PageError:
-    """A sentence on what a recording has instead of a document."""
+    """The error for a recording without a document, which lists the requests that it has instead."""
     reasons = Counter(recording.unreadable)
     for entry in recording.entries:
         why = _unfit(entry, parse(entry.url), None)

@@ -1,4 +1,7 @@
-"""The requests of a copied page: host name, path and weight of each, and which resource causes it."""
+"""The requests of a copied page: host name, path and weight of each, and the resource that causes it.
+
+The weight of a resource is the size of its body on the wire.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from crosslayer.pages._wire import GZIP_PADDING, gzip_compress
 CODE = {"document": ".html", "style": ".css", "script": ".js"}
 _ENDINGS = CODE | {"drawing": ".svg"}
 _IMPORTS = ("style", "image", "drawing", "font")
-"""What a style sheet can cause to be fetched."""
+"""Kinds of resource that a style sheet can request."""
 _DNS_PATH = "/dns-query"
-"""The server answers DNS there, on every host."""
+"""Path at which the server answers DNS, on every host."""
 _PATH_MOST = 1000
-"""Characters of a path; a longer one is cut, since Chromium and servers limit header fields."""
+"""Maximum characters of a path. Longer paths are cut, because Chromium and servers limit header fields."""
 _HEADER_MOST = 4096
-"""Bytes of the header fields of a response, at most, where a recording counts them with the body."""
+"""Maximum bytes of a response's header fields, for recordings that count them with the body."""
 _PACKED = ("image", "font")
-"""Kinds that are compressed already, and sent as they are."""
+"""Kinds that are already compressed, and sent unchanged."""
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class Fetch:
     wire_bytes: int
     """Bytes of the body on the wire; an empty body becomes one byte."""
     encoding: str
-    """`gzip` where it is compressed, by whatever; else `identity`."""
+    """`gzip` if the body was compressed in any way, else `identity`."""
     recorded_bytes: int
     """Recorded size of the body on the wire; 0 if it was empty or is unknown."""
     initiator: Fetch | None = None
@@ -57,13 +60,13 @@ class Fetch:
 
     @property
     def url(self) -> str:
-        """In the copy."""
+        """URL in the copy."""
         return f"https://{self.host}{self.path}"
 
     def reference(self, base_host: str | None) -> str:
-        """Reference to it in a file: its path if the base URL of the file has its host, else its URL.
+        """Reference to it in a file: its path if it has the host of the file's base URL, else its URL.
 
-        A path that begins with two slashes would be the name of a host.
+        Its URL is also used if its path begins with two slashes, because browsers would read a host name there.
         """
         return self.path if self.host == base_host and not self.path.startswith("//") else self.url
 
@@ -74,7 +77,7 @@ class Fetches:
 
     fetches: list[Fetch]
     notes: list[str]
-    """What differs from the recording, in sentences without a full stop."""
+    """Differences from the recording, as sentences without a full stop."""
 
 
 def fetches_of(load: ColdLoad, where: str) -> Fetches:
@@ -83,7 +86,7 @@ def fetches_of(load: ColdLoad, where: str) -> Fetches:
     Raises
     ------
     PageError
-        For a load of more hosts than the testbed has addresses for.
+        If the load has more hosts than the testbed has addresses.
     """
     notes: list[str] = []
     names = _host_names(load, notes)
@@ -107,7 +110,7 @@ def fetches_of(load: ColdLoad, where: str) -> Fetches:
 
 
 def _host_names(load: ColdLoad, notes: list[str]) -> dict[str, str]:
-    """The name of each recorded host in the copy: the same, or a made-up one where the testbed cannot serve it."""
+    """Name of each recorded host in the copy: the same, or another one if the testbed cannot serve it."""
     names: dict[str, str] = {}
     ports: dict[str, set[str]] = {}
     hosts = list(dict.fromkeys(resource.url.host for resource in load.resources))
@@ -139,7 +142,7 @@ def _host_names(load: ColdLoad, notes: list[str]) -> dict[str, str]:
 
 
 def _path(url: Url, taken: set[tuple[str, str]], host: str) -> str:
-    """The URL's path without the query; with a number if another resource of the host has the same."""
+    """The URL's path without the query; a number is added if another resource of the host has the same path."""
     base = url.path
     if len(base) > _PATH_MOST:
         base = re.sub(r"%.?$", "", base[:_PATH_MOST])
@@ -164,10 +167,11 @@ def _set_initiators(fetches: list[Fetch]) -> None:
 
 
 def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
-    """Initiator of what the recording attributes to the document: the document, or the last script that ended before.
+    """Initiator of a request that the recording attributes to the document.
 
-    Chromium attributes to the parser also what a script writes into the document; a preload scanner would have
-    requested it earlier.
+    It is the last script that ended between document and request; without one, it is the document. Chromium also
+    attributes requests to the parser if a script wrote their elements into the document. For elements of the document
+    itself, the preload scanner would have sent the request earlier.
     """
     begin_ms = fetch.resource.entry.started_ms
     document_ms = fetches[0].resource.entry.ended_ms
@@ -183,9 +187,9 @@ def _weight(resource: Resource) -> tuple[int, str]:
     """Best estimate of the bytes of a body on the wire, and its encoding.
 
     Browsers report header and body together for HTTP/2 and later: Chromium as the transfer size, Firefox as the body
-    size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. What came from a cache has
-    the weight of its decoded body, compressed where the response says so. A text whose weight is below its size was
-    compressed, whatever its header says.
+    size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. A response from a cache has
+    the weight of its decoded body, compressed by gzip if its header names a content coding. A body whose weight is
+    below its decoded size was compressed, even if its header names no content coding.
     """
     entry = resource.entry
     compressed = entry.received.get("content-encoding", "").lower() not in ("", "identity")

@@ -1,4 +1,4 @@
-"""A page from what a browser recorded (HAR 1.2): the same requests, weights and order of discovery, nothing private."""
+"""Make a page from a HAR 1.2: the same requests, weights and order of discovery, but no cookies and credentials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDED = "recorded.json"
 
 @dataclass(frozen=True, slots=True)
 class FromHar:
-    """What became of a recording."""
+    """Summary of a page that was made from a recording."""
 
     folder: Path
     """Folder of the page."""
@@ -33,15 +33,15 @@ class FromHar:
     code: str
     """Origin of its documents, style sheets and scripts: recorded, or why synthesised."""
     synthesised: bool
-    """Documents, style sheets and scripts are synthesised."""
+    """Whether documents, style sheets and scripts are synthesised."""
     left_out: Mapping[str, int]
     """Requests that the page does not make, by reason."""
     private: Mapping[str, int]
-    """What was not taken over, in numbers: cookies, credentials, values in URLs."""
+    """Number of private data that were not copied, by kind: cookies, credentials, values in URLs."""
     others: tuple[str, ...] = ()
     """The other pages of the recording: number, URL and count of requests."""
     notes: tuple[str, ...] = ()
-    """What differs from the recording, in sentences without a full stop."""
+    """Differences from the recording, as sentences without a full stop."""
 
     def __str__(self) -> str:
         resources = "1 resource" if self.resources == 1 else f"{self.resources} resources"
@@ -60,30 +60,30 @@ class FromHar:
 
 
 def from_har(har: Path, folder: Path, *, synthesise: bool = False, page: int = 1) -> FromHar:
-    """Write the page that a HAR recorded as a folder of `sites/`.
+    """Make the page of a HAR, as a folder of `sites/`.
 
     Parameters
     ----------
     har
-        As browsers, proxies and test tools export it; also compressed by gzip.
+        Export of a browser, proxy or test tool, also in gzip or ZIP.
     folder
-        Of the new page, whose name it gives; must not be there.
+        Folder of the new page, named like the page; it must not exist.
     synthesise
-        Synthesise all documents, style sheets and scripts, also where the HAR has them: the page then has no recorded
-        text.
+        Whether to synthesise documents, style sheets and scripts even if the HAR has them. The page then contains no
+        recorded text.
     page
-        Which page of the recording: those that have a document are counted from 1 in the order of their start.
+        Number of the page in the recording. Pages that have a document are counted from 1 in the order of their start.
 
     Returns
     -------
     FromHar
-        What the page has and what was left out.
+        Summary of the page and of what was left out.
 
     Raises
     ------
     PageError
-        For a file that is no HAR, one without such a page, a page that the testbed cannot serve, and a folder that is
-        there or cannot be written. No folder is left then.
+        If the file is no HAR or lacks the page, the testbed cannot serve the page, or the folder exists or cannot be
+        written. No folder is left behind.
     """
     return page_of(read_recording(har), har, folder, synthesise=synthesise, page=page)
 
@@ -100,8 +100,8 @@ def page_of(
 ) -> FromHar:
     """Make a page from a recording, see `from_har`.
 
-    `source` names the origin, and `left_out` has the requests that are already left out. Unless `timed`, the times of
-    the recording have no meaning except their order.
+    `source` names the origin, and `left_out` has the requests that are already left out. If `timed` is False, only the
+    order of the recorded times has a meaning.
     """
     if folder.exists():
         raise PageError("exists already", where=str(folder), next_step="Name a new folder.")
@@ -127,7 +127,7 @@ def page_of(
 
 
 def _write(folder: Path, fetches: list[Fetch], load: ColdLoad, source: Path, *, timed: bool) -> None:
-    """Write the folder of the page, once the page has been built from it."""
+    """Write the folder of the page. It appears only after the page was successfully built from it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".crosslayer-") as temporary:
@@ -148,7 +148,8 @@ def _write(folder: Path, fetches: list[Fetch], load: ColdLoad, source: Path, *, 
 def _toml(fetches: list[Fetch], source: Path) -> str:
     document = fetches[0]
     origins = list(dict.fromkeys(fetch.host for fetch in fetches if fetch.host != document.host))
-    # Browsers keep tickets by the site of the document. An alias on a site of its own leaves none of the other hosts.
+    # Browsers store tickets by the site of the document. After a load of an alias on another site, the page therefore
+    # finds no tickets of its other hosts.
     aliases = [f"{document.host}.alias-{n}.test" if origins else f"alias-{n}.{document.host}" for n in (1, 2)]
     if len(aliases[0]) > 253 - len(document.host):
         aliases = [f"alias-{n}.test" for n in (1, 2)]
@@ -178,7 +179,10 @@ def _toml(fetches: list[Fetch], source: Path) -> str:
 
 
 def _recorded(fetches: list[Fetch], load: ColdLoad, timed: bool) -> str:
-    """Weight of a body in the page; `from_har` reports bodies that cannot have their recorded weight."""
+    """Content of `RECORDED`: the load event, and the URL, start and weight of each request.
+
+    The weight is that in the page, which may differ from the recorded one.
+    """
     begin = fetches[0].resource.entry.started_ms
     requests = [
         {

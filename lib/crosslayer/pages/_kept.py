@@ -1,4 +1,4 @@
-"""A page from a web archive (WARC 1.1, ISO 28500), or from a folder that a browser saved: both become a HAR first."""
+"""Make a page from a web archive (WARC 1.1, ISO 28500) or a folder that a browser saved, with HAR as the first step."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _EPOCH = "1970-01-01T00:00:00+00:00"
 _CODE = (".html", ".htm", ".xhtml", ".css", ".js", ".mjs")
 _DOCUMENTS = (".html", ".htm", ".xhtml")
 _SAVED_AGAIN = ".download"
-"""What Chromium adds to the names of scripts that it saves."""
+"""Suffix that Chromium adds to the names of saved scripts."""
 
 
 def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
-    """Write the page that a web archive has as a folder of `sites/`, as `from_har` does.
+    """Make the page of a web archive, as a folder of `sites/`, as `from_har` does.
 
-    What had a resource fetched is its referrer. An archive has no load event, so all that is in it belongs to the page,
+    The initiator of a resource is its referrer. An archive has no load event, so all its responses belong to the page,
     in the order of the archive.
 
     Raises
     ------
     PageError
-        As `from_har`; for a file that is no WARC.
+        As `from_har`, and if the file is no WARC.
     """
-    from warcio.archiveiterator import ArchiveIterator  # every command that knows pages would wait for it
+    from warcio.archiveiterator import ArchiveIterator  # here, because it would delay every command with pages
 
     left_out: Counter[str] = Counter()
     asked: dict[str, dict[str, Any]] = {}
@@ -65,7 +65,7 @@ def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
             _check_whole(record, warc)
     except PageError:
         raise
-    except Exception as error:  # warcio does not catch what a broken record raises
+    except Exception as error:  # warcio does not catch exceptions of broken records
         raise PageError(
             f"is no WARC ({error or type(error).__name__})",
             where=str(warc),
@@ -73,13 +73,13 @@ def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
         ) from error
     for number, entry in enumerate(came):
         entry["request"] |= asked.get(entry["request"]["url"], {})
-        entry["startedDateTime"] = _after(_EPOCH, number)  # archives have seconds at best; their order counts
+        entry["startedDateTime"] = _after(_EPOCH, number)  # many archives have whole seconds only, so the order counts
     recording = recording_of({"log": {"entries": came}}, str(warc))
     return page_of(recording, warc, folder, synthesise=synthesise, timed=False, left_out=left_out)
 
 
 def _plain(content: bytes, warc: Path) -> bytes:
-    """Content of an archive without gzip: one gzip member for each record, as in the standard, or one for all."""
+    """Content of an archive, decompressed. It has one gzip member per record, as in the standard, or one for all."""
     plain = []
     while content[:2] == b"\x1f\x8b":
         decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -140,38 +140,38 @@ def _headers(http: Any) -> list[dict[str, str]]:
 
 
 def _decoded(wire: bytes, encoding: str) -> bytes | None:
-    """A body without its content coding; None of one that is not known here, or does not hold."""
+    """A body without its content coding; None if the coding is not supported or the data are invalid."""
     if encoding in ("", "identity"):
         return wire
     if encoding not in ("gzip", "deflate"):
         return None
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(wire)  # either by its header
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(wire)  # gzip or zlib, according to its header
     except zlib.error:
         return None
 
 
 def _after(begin: str, number: int) -> str:
-    """A time so many ms after another."""
+    """A time `number` ms after another, both in ISO 8601."""
     return (datetime.fromisoformat(begin) + timedelta(milliseconds=number)).isoformat()
 
 
 def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool = False) -> FromHar:
-    """Write the page that a browser saved with all its files as a folder of `sites/`, as `from_har` does.
+    """Make the page that a browser saved with all its files, as a folder of `sites/`, as `from_har` does.
 
-    The document is `index.html`, or the only one of the folder. What had a file fetched is the first of document, style
-    sheets and scripts that names it, looked at in that order; what nothing names is left out. All comes from one host,
-    uncompressed, with the files' bytes: a saved page knows neither the others nor what went over the network.
+    The document is `index.html`, or the only document of the folder. The initiator of a file is the first file that
+    names it, in a search that starts at the document. Files without an initiator are left out. All files come from one
+    host, uncompressed: a saved page records neither other hosts nor sizes on the wire.
 
     Parameters
     ----------
     host
-        Name of the page's host; else what the browser noted in the document ("saved from url").
+        Name of the page's host; by default the one that the browser noted in the document ("saved from url").
 
     Raises
     ------
     PageError
-        As `from_har`; for a folder without a document, and where nobody says its host.
+        As `from_har`, and if the folder has no unique document or its host is unknown.
     """
     document = _document(saved)
     try:
@@ -221,12 +221,12 @@ def _document(saved: Path) -> Path:
 
 
 def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple[Path, str]]:
-    """Files by URL with the URL of what names each, the document first, in the order in which a reader meets them."""
+    """Files by URL, each with the URL of the file that names it, in order of discovery from the document."""
     named: dict[str, tuple[Path, str]] = {base: (document, "")}
     text = document.read_text(encoding="utf-8", errors="replace")
     # A script's references are relative to the document, a style sheet's to itself.
     document_base = parse(base_of(text), parse(base)) or parse(base)
-    for url in (todo := [base]):  # which grows meanwhile
+    for url in (todo := [base]):  # grows during the loop
         file = named[url][0]
         style = _name_of(file).suffix.lower() == ".css"
         of = parse(url) if style else document_base
@@ -240,7 +240,7 @@ def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple
 
 
 def _name_of(file: Path) -> Path:
-    """A file under the name it had before it was saved."""
+    """A file with the name that it had before it was saved."""
     return file.with_suffix("") if file.suffix == _SAVED_AGAIN else file
 
 

@@ -1,7 +1,7 @@
-"""A recording of page loads as HAR 1.2, read from what many programs write.
+"""Read recordings of page loads (HAR 1.2) that many different programs write.
 
-Required is what a page needs: a list of entries, and of an entry its start, URL and response. Everything else is a
-hint: a hint of another type counts as absent. An entry without what is required is left out and counted.
+A recording must have a list of entries, and an entry must have a start, a URL and a response. All other values are
+optional; a value of a wrong type counts as absent. An entry that lacks a required value is left out and counted.
 
 No library is used: haralyzer 2.4 raises exceptions for most of `tests/data/har`, har2tree 1.43 for a quarter.
 """
@@ -36,14 +36,14 @@ _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
 """Returns a file of a recording by its name; None if there is none."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
-"""A body that lacks more than this of its stated size was cut by the recorder."""
+"""A body was cut by the recorder if it lacks more of its stated size than this share and this number of bytes."""
 _HEADER_MOST = 1000
-"""Bytes of a response without a body, at most."""
+"""Maximum bytes of a response without a body."""
 _CACHE_HINTS = ("_fromCache", "_fromDiskCache", "_servedFromCache", "fromCache")
 _OF_THE_WEB = re.compile(
     r"utf-8|ascii|iso8859-\d+|cp125\d|cp874|koi8-[ru]|shift_jis|cp932|euc_(jp|kr)|gbk|gb2312|gb18030|big5|utf-16(-[lb]e)?"
 )
-"""Names of codecs, of Python, that pages are written in."""
+"""Python's names of the character encodings of web pages."""
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 
 
@@ -52,26 +52,26 @@ class Entry:
     """A request and its response, as recorded."""
 
     started_ms: float
-    """Since the Unix epoch."""
+    """Milliseconds since the Unix epoch, like `ended_ms`."""
     ended_ms: float
     method: str
     url: str
     status: int
     """0 if there was no response."""
     mime: str
-    """In lower case, without parameters; empty if it is not known."""
+    """Media type in lower case, without parameters; empty if unknown."""
     content_type: str
-    """With its parameters, as recorded."""
+    """Media type with its parameters, as recorded."""
     charset: str
-    """Name of a codec that Python has: of the media type or the document's `meta`, else `utf-8`."""
+    """Python's name of the character encoding, from the media type or the body, else `utf-8`."""
     sent: Mapping[str, str]
-    """Fields of the request, names in lower case."""
+    """Header fields of the request, names in lower case."""
     received: Mapping[str, str]
-    """Fields of the response, names in lower case."""
+    """Header fields of the response, names in lower case."""
     body: bytes | None
-    """Decoded, in the bytes of its charset; None if the recording has none that is whole."""
+    """Body without content coding, in its charset; None if the recording has no complete body."""
     cut: bool
-    """The recorder cut the body."""
+    """Whether the recorder cut the body."""
     plain_bytes: int
     """Bytes of the decoded body; 0 if unknown."""
     body_bytes: int | None
@@ -79,13 +79,13 @@ class Entry:
     transfer_bytes: int | None
     """Bytes of header and body on the wire (`_transferSize`); None if unknown."""
     cached: bool
-    """Answered from a cache, or confirmed by 304: what is recorded did not come over the network."""
+    """Whether the body is from a cache, perhaps confirmed by 304, and did not cross the network."""
     initiator: str
-    """URL of the resource that caused the request; empty if the recording does not say."""
+    """URL of the resource that caused the request; empty if unknown."""
     resource_type: str
-    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty if the recording does not say."""
+    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty if unknown."""
     page: str
-    """Identifier of its page; empty if the recording does not say."""
+    """Identifier of its page; empty if unknown."""
 
 
 @dataclass(slots=True)
@@ -95,27 +95,27 @@ class RecordedPage:
     identifier: str
     started_ms: float | None
     load_ms: float | None
-    """The load event, after the start; None if the recording does not say."""
+    """The load event, ms after the start; None if unknown."""
     title: str = ""
-    """Chromium writes the URL of the document."""
+    """Title of the page; Chromium writes the URL of the document."""
 
 
 @dataclass(slots=True)
 class Recording:
-    """All entries and pages of a recording, by their start."""
+    """All entries and pages of a recording, in the order of their start."""
 
     entries: list[Entry]
     pages: list[RecordedPage] = field(default_factory=list)
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Entries without what is required, by what they lack."""
+    """Number of entries that lack a required value, by that value."""
     unreadable_urls: list[str] = field(default_factory=list)
-    """URLs of those entries, as far as they have one."""
+    """URLs of these entries, if they have one."""
 
 
 def read_recording(file: Path) -> Recording:
-    """The recording of a HAR file: UTF-8 with or without a byte order mark, UTF-16 or UTF-32, also in gzip or ZIP.
+    """Read a HAR file: UTF-8 with or without a byte order mark, UTF-16 or UTF-32, also in gzip or ZIP.
 
-    Playwright writes bodies into files of their own, in the ZIP or in the folder of the HAR.
+    Playwright writes bodies into separate files, in the ZIP or in the folder of the HAR.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _gunzipped(content: bytes, file: Path) -> bytes:
 
 
 def recording_of(value: Any, where: str, attached: _Attached = lambda _name: None) -> Recording:
-    """The recording of a HAR as a value of JSON, with the files that it names; raises as `read_recording` does."""
+    """Read the JSON value of a HAR; `attached` returns the files that it names. Raises as `read_recording` does."""
     log = _required(value, "log", dict, where)
     entries = _required(log, "entries", list, where, "log.")
     zone = _zone(log)
@@ -203,7 +203,7 @@ def recording_of(value: Any, where: str, attached: _Attached = lambda _name: Non
         entry = _object(entry)
         request, response = _object(entry.get("request")), _object(entry.get("response"))
         if not _text(request.get("url")):
-            # A recording without any URL often lacks readable times too; the start is named first.
+            # Recordings without any URL often lack readable times too, so the start is named first.
             lacks = "startedDateTime" if _time(entry.get("startedDateTime"), zone) is None else "request.url"
             unreadable[f"without a readable {lacks}"] += 1
         elif _time(entry.get("startedDateTime"), zone) is None:
@@ -277,7 +277,7 @@ def _entry(
 def _body(
     content: dict[str, Any], content_type: str, mime: str, size: int, attached: _Attached
 ) -> tuple[bytes | None, str, bool]:
-    """Bytes of a body (None if they cannot be read), its charset, and whether it is cut off."""
+    """Bytes of a body (None if they cannot be read), its charset, and whether the recorder cut it."""
     text = content.get("text")
     if text is None and (body := attached(_text(content.get("_file")))) is not None:
         return body, _charset(content_type, body[:1024].decode("latin-1"), mime), False
@@ -296,7 +296,7 @@ def _body(
 
 
 def _charset(content_type: str, begin: str, mime: str) -> str:
-    """Name of the codec of a text: of its media type, else of its `meta` or `@charset`, else UTF-8."""
+    """Python's name of a text's character encoding: from its media type, else its `meta` or `@charset`, else UTF-8."""
     declared = _CHARSET.search(content_type)
     if declared is None and ("html" in mime or "css" in mime):
         declared = _CHARSET.search(begin)
@@ -310,7 +310,7 @@ def _charset(content_type: str, begin: str, mime: str) -> str:
 
 
 def _encoded(text: str, charset: str, size: int) -> bytes:
-    """A text as bytes: by its charset where that can hold it or gives the stated size, else as UTF-8."""
+    """A text as bytes: in UTF-8 if that gives the stated size, else in its charset if possible, else in UTF-8."""
     plain = text.encode("utf-8", "surrogatepass")
     if len(plain) != size:
         # On the web ISO-8859-1 means windows-1252 (WHATWG Encoding).
@@ -321,7 +321,7 @@ def _encoded(text: str, charset: str, size: int) -> bytes:
 
 
 def _initiator(value: Any) -> str:
-    """URL of an initiator: Chromium's object with a call stack, WebPageTest's plain URL; empty if there is none."""
+    """URL of an initiator, which is an object with a call stack (Chromium) or a URL (WebPageTest); empty if unknown."""
     if isinstance(value, str):
         return value
     value = _object(value)
@@ -345,7 +345,7 @@ def _page(page: dict[str, Any], zone: tzinfo) -> RecordedPage:
 
 
 def _zone(log: dict[str, Any]) -> tzinfo:
-    """The zone of times that state none: that of the first time that states one, else UTC."""
+    """Time zone of times without one: the first time zone in the recording, else UTC."""
     for item in (*_list(log.get("entries")), *_list(log.get("pages"))):
         moment = _moment(_object(item).get("startedDateTime"))
         if moment is not None and (offset := moment.utcoffset()) is not None:
@@ -369,7 +369,7 @@ def _time(value: Any, zone: tzinfo) -> float | None:
 
 
 def _fields(value: Any) -> dict[str, str]:
-    """Header fields by name in lower case; of a repeated field the first. Some programs write an object."""
+    """Header fields by name in lower case; a repeated field has its first value. Some programs write an object."""
     if isinstance(value, dict):
         return {name.lower(): _text(content) for name, content in value.items()}
     fields: dict[str, str] = {}
@@ -396,7 +396,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, also one in quotes."""
+    """A finite number, also from a string; None for other values."""
     try:
         number = float(value) if isinstance(value, (int, float, str)) else math.nan
     except (ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""Code of a recording with its references changed to the URLs of the copy.
+"""Rewrite the references in recorded code to the URLs of the copy.
 
-A reference to a resource of the copy becomes relative to the file in which it stands, or absolute. A reference to what
-was requested and is not in the copy becomes `data:,`, so that the copy requests nothing that is not there.
+A reference to a resource of the copy becomes its path, or its URL if the host differs. A reference to a resource that
+was requested but is not in the copy becomes `data:,`, so that the copy makes no failing requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CANDIDATE = re.compile(rf"(?:(?<=^)|(?<=[\s,])){_WORD}(?=[\s,]|$)")
 _TAG = re.compile(
     r"""<(?:script|link|img|iframe|frame|source|embed|input|track)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE
 )
-"""A tag for which a browser requests what its attributes name."""
+"""A tag with attributes that make a browser request resources."""
 _LOADED = re.compile(
     r"""(?<![\w-])(?P<name>src|href|srcset|imagesrcset)(?P<equals>\s*=\s*)"""
     r"""(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>]+))""",
@@ -45,7 +45,7 @@ _OUTSIDE = re.compile(
 )
 """A tag that names an icon or an app manifest, which browsers request at their own time or never."""
 _CONNECTED = re.compile(r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:preconnect|dns-prefetch)\b""", re.IGNORECASE)
-"""A tag for which a browser looks a host up."""
+"""A tag that makes a browser look up a host name."""
 _DESCRIPTOR = re.compile(r"\d+(\.\d+)?[wxh]")
 _INTEGRITY = re.compile(r"""\sintegrity\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 _TARGET = re.compile(r"""\b(?:src|href)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
@@ -56,20 +56,20 @@ _LIKE_A_FILE = re.compile(r"[/.?]")
 
 @dataclass(slots=True)
 class References:
-    """The references of a copied page: where each URL of the recording is in the copy."""
+    """The references of a copied page: the resource of the copy for each URL of the recording."""
 
     targets: Mapping[str, Fetch]
-    """Resources by URL of the recording, also by redirected URLs."""
+    """Resources by URL of the recording, also by URLs that redirected to them."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     changed: set[int]
     """Numbers of fetches whose body is not the recorded one."""
     unsigned: int = 0
-    """`integrity` attributes removed, since the file that they are of has changed."""
+    """Number of `integrity` attributes that were removed because their file has changed."""
 
     def rewritten(self, fetch: Fetch, body: bytes) -> bytes:
-        """The body of a document, style sheet or script with the URLs of the copy; its bytes are else the same."""
-        text = body.decode("latin-1")  # one character a byte, whatever the charset
+        """The body of a document, style sheet or script with the URLs of the copy; its other bytes stay the same."""
+        text = body.decode("latin-1")  # one character for each byte, with any charset
         bases = self._bases(fetch)
         reference_host: str | None = fetch.host
         if fetch.kind == "document" and (base := _BASE.search(text)):
@@ -98,9 +98,9 @@ class References:
         return _REFERENCE.sub(replaced, text).encode("latin-1", "replace")
 
     def _bases(self, fetch: Fetch) -> list[tuple[Url, Url]]:
-        """What a file's references can be relative to: in the recording and in the copy."""
+        """Base URLs to which a file's references can be relative, each in the recording and in the copy."""
         of = [fetch]
-        if fetch.kind == "script":  # what it requests is relative to its document, what it imports to itself
+        if fetch.kind == "script":  # its requests are relative to its document, its imports to itself
             document = fetch
             while document.kind != "document" and document.initiator is not None:
                 document = document.initiator
@@ -108,7 +108,7 @@ class References:
         return [(one.resource.url, new) for one in of if (new := parse(one.url))]
 
     def _rebased(self, fetch: Fetch, text: str, base: re.Match[str]) -> tuple[str, list[tuple[Url, Url]], str | None]:
-        """A document with the URL of its `<base>` in the copy, and what its references are relative to."""
+        """A document with the copy's URL in its `<base>`, and the base URLs and the host of its references."""
         named = html.unescape(_decoded(next(filter(None, base.groups()[1:]), ""), fetch))
         old = parse(named, fetch.resource.url) or fetch.resource.url
         host = next((other.host for other in self.targets.values() if other.resource.url.host == old.host), fetch.host)
@@ -120,7 +120,7 @@ class References:
     def _new(
         self, reference: str, bases: list[tuple[Url, Url]], host: str | None, fetch: Fetch, *, named: bool
     ) -> str | None:
-        """A reference in the copy; None if it stays."""
+        """The copy's form of a reference; None if it stays unchanged."""
         text = html.unescape(_decoded(reference, fetch)).strip()
         if not text or text.startswith(("#", "data:")) or not (named or _LIKE_A_FILE.search(text)):
             return None
@@ -140,7 +140,7 @@ class References:
         return None
 
     def _tag(self, tag: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> str:
-        """A tag that makes a browser request only what the recorded load requested, whatever the size of the screen."""
+        """A tag that makes a browser request only what the recorded load requested, at any size of the screen."""
         tag = self._without_integrity(tag, bases, fetch)
 
         def attribute(match: re.Match[str]) -> str:
@@ -172,7 +172,7 @@ class References:
         return url is not None and any(target.resource.url.host == url.host for target in self.targets.values())
 
     def _is_missing(self, reference: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> bool:
-        """Whether a reference is to something on a server that is not in the copy."""
+        """Whether a reference is to an HTTP resource that is not in the copy."""
         url = parse(html.unescape(_decoded(reference, fetch)), bases[0][0])
         if url is None or url.scheme not in ("http", "https") or reference.strip().startswith("#") or not reference:
             return False
@@ -193,7 +193,7 @@ class References:
 
 
 def named_in(text: str, *, style: bool = False) -> Iterator[str]:
-    """Every reference that a text of HTML, CSS or JavaScript can hold, as written, entities decoded."""
+    """Every possible reference in a text of HTML or JavaScript, with entities decoded, or of CSS (`style`)."""
     for match in _REFERENCE.finditer(text):
         value = next(filter(None, (match["word"], match["double"], match["single"])), "")
         if match["name"] and "srcset" in match["name"].lower():
@@ -203,7 +203,7 @@ def named_in(text: str, *, style: bool = False) -> Iterator[str]:
 
 
 def outside_load(text: str, document: Url) -> set[str]:
-    """URLs of a document's icons and app manifests, the default icon among them; without those that it also uses."""
+    """URLs of a document's icons and app manifests and of the default icon, unless it also uses them otherwise."""
     base = parse(base_of(text), document) or document
     tags = [match[0] for match in _TAG.finditer(text) if _OUTSIDE.match(match[0])]
     hrefs = (_value(match) for tag in tags for match in _LOADED.finditer(tag) if match["name"].lower() == "href")
@@ -218,11 +218,11 @@ def _value(attribute: re.Match[str]) -> str:
 
 
 def base_of(text: str) -> str:
-    """What a document's `<base>` names; empty if it has none."""
+    """Reference in a document's `<base>`; empty if it has none."""
     base = _BASE.search(text)
     return html.unescape(next(filter(None, base.groups()[1:]), "")) if base else ""
 
 
 def _decoded(reference: str, fetch: Fetch) -> str:
-    """A reference in the text that one character a byte was made of."""
+    """A reference decoded by the file's charset, from a text with one character for each byte."""
     return reference.encode("latin-1", "replace").decode(fetch.resource.entry.charset, "replace")

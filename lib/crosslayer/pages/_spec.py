@@ -1,4 +1,4 @@
-"""Page specifications: read `page.toml`, check every key, say what to do about each fault."""
+"""Page specifications: read `page.toml` and check every key. Each error names the next step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crosslayer.pages._urls import normal_path
 
 SPEC_FILE = "page.toml"
 WARMUP = "warmup"
-"""The page that is loaded before others are."""
+"""The page that is loaded before the others."""
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -40,31 +40,31 @@ HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a
 _README = "sites/README.md explains every key."
 
 HOSTS_MOST = 200
-"""Host names that a page may have: the testbed has 254 addresses, and other pages need some of them."""
+"""Maximum number of host names of a page. The testbed has 254 addresses, and other pages need some of them."""
 
 Bytes = Annotated[int, Meta(ge=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceSpec:
-    """One thing the page fetches: a `[[resource]]` of its specification."""
+    """One resource of a page: a `[[resource]]` of its specification."""
 
     path: str
     """Path of the URL, starting with `/`."""
     source: str
-    """File of the page's folder that the body is; one that ends in `.gz` is compressed already and sent as it is."""
+    """File of the page's folder with the body. A file that ends in `.gz` is already compressed and sent unchanged."""
     wire_bytes: Bytes
     """Exact length of the body on the wire, after compression, in bytes."""
     origin: str = ""
     """Host name it is fetched from; empty for the page's own host and its aliases."""
     after: str = ""
-    """Key of the resource whose arrival makes the browser ask for this one; empty for the document."""
+    """Key of the resource whose arrival makes the browser request this one; empty for the document."""
     content_type: str = ""
     """Value of the `content-type` field."""
     encoding: Literal["", "gzip", "identity"] = ""
-    """`gzip` where it is sent compressed, else `identity`."""
+    """`gzip` if it is sent compressed, else `identity`."""
     plain_bytes: Bytes | None = None
-    """Exact length before compression, in bytes, where it is prescribed."""
+    """Exact length before compression, in bytes; None if it is not prescribed."""
     sha256: str = ""
     """SHA-256 the source must have (vendored code), as lower-case hex; empty if none is prescribed."""
 
@@ -93,7 +93,7 @@ class ResourceSpec:
 
     @property
     def key(self) -> str:
-        """What `after` calls this resource: its path, or its whole URL on another origin."""
+        """Name of this resource in `after`: its path, or its URL if it is on another origin."""
         return f"https://{self.origin}{self.path}" if self.origin else self.path
 
 
@@ -104,7 +104,7 @@ class PageSpec:
     name: str
     """Name of the page and of its folder, e.g. `example.org`."""
     title: str
-    """What the page is, one line."""
+    """Description of the page, one line."""
     host: str
     """Host name of the page."""
     aliases: tuple[str, ...]
@@ -112,28 +112,28 @@ class PageSpec:
     origins: tuple[str, ...]
     """Other host names the page's resources are fetched from."""
     resources: tuple[ResourceSpec, ...]
-    """Every resource; the document (`/`) first, and none before the one it comes after."""
+    """Every resource. The document (`/`) is first, and each resource follows the one that it names in `after`."""
     folder: Path
     """Folder of the specification."""
 
     @property
     def wire_bytes(self) -> int:
-        """Bodies of all resources on the wire, in bytes."""
+        """Size of all bodies on the wire, in bytes."""
         return sum(resource.wire_bytes for resource in self.resources)
 
     @property
     def lookups(self) -> int:
-        """DNS lookups of a load that finds no address cached: one for each host name it fetches from."""
+        """Number of DNS lookups of a load without cached addresses: one for each host name."""
         return len(self.looked_up)
 
     @property
     def looked_up(self) -> tuple[str, ...]:
-        """Every host name a load fetches from: its own and the other origins."""
+        """Every host name that a load looks up: the page's own and the other origins."""
         return (self.host, *self.origins)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every host name the page needs an address for: its own, the aliases, the other origins."""
+        """Every host name that needs an address: the page's own, the aliases and the other origins."""
         return (self.host, *self.aliases, *self.origins)
 
 
@@ -195,10 +195,11 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
     Parameters
     ----------
     spec_dir
-        Folder with one folder per page, each holding a `page.toml`; names with a dot or underscore before are no pages.
+        Folder with one folder per page, each with a `page.toml`. Folders whose name begins with a dot or underscore
+        are ignored.
     *own
-        Folders of further pages, one each. A page of `spec_dir` that has a host name of theirs gives way, since a name
-        has one server; `warmup`, which is loaded beside every page, does not.
+        Folders of further pages, one each. A page of `spec_dir` that shares a host name with them is left out, because
+        a name has only one server. `warmup` is never left out, because it is loaded with every page.
 
     Returns
     -------
@@ -208,7 +209,7 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
     Raises
     ------
     PageError
-        For the first fault found, naming the file, the key and what to do.
+        For the first fault; the message names the file, the key and the next step.
     """
     try:
         folders = sorted(entry for entry in Path(spec_dir).iterdir() if entry.is_dir() and entry.name[0] not in "._")
@@ -259,7 +260,7 @@ def _load_page(folder: Path) -> PageSpec:
         )
     page = checked(read_toml(file, PageError), _PageFile, where=str(file), error=PageError, next_step=_README)
     resources = [_load_resource(entry, number, folder, page.origins) for number, entry in enumerate(page.resource)]
-    # A name nothing is fetched from is never looked up, and `lookups` would count it.
+    # A host name without resources is never looked up, but `lookups` would count it.
     for origin in page.origins:
         if all(resource.origin != origin for resource in resources):
             raise PageError(
@@ -317,7 +318,7 @@ def _load_resource(entry: dict[str, Any], number: int, folder: Path, origins: Co
 
 
 def _in_order(resources: list[ResourceSpec], where: str) -> tuple[ResourceSpec, ...]:
-    """Sort so that the document is first and each resource stands behind the one it comes after."""
+    """Sort so that the document is first and each resource follows the one that it names in `after`."""
     by_key: dict[str, ResourceSpec] = {}
     normal: set[tuple[str, str]] = set()
     for resource in resources:

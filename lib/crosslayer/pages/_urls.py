@@ -1,10 +1,10 @@
 """The normal form of a URL, the same for recordings, page specifications, the server and a browser's events.
 
-RFC 3986, section 6.2.2, with what browsers do before a request (WHATWG URL): scheme and host in lower case, host names
-in ASCII (IDNA) and without a final dot, slashes for backslashes before the query, no default port, no user name, no
-fragment, no dot segments. An escape of an unreserved character is decoded, every other escape is in upper case, and
-every character that a path cannot hold is escaped; so are quotes, parentheses and &, which mean something in documents,
-style sheets and scripts.
+It follows RFC 3986, section 6.2.2, and the changes of browsers before a request (WHATWG URL). Scheme and host are in
+lower case, host names in ASCII (IDNA) and without a final dot. Backslashes before the query become slashes. Default
+port, user name, fragment and dot segments are removed. In the path, an escape of an unreserved character is decoded,
+and every other escape is in upper case. Characters that a path cannot contain are escaped; so are quotes, parentheses
+and &, which have a meaning in documents, style sheets and scripts.
 The server applies the same rule to the path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
 """
 
@@ -48,7 +48,7 @@ class Url:
 
 
 def parse(text: str, base: Url | None = None) -> Url | None:
-    """The normal form of a URL, or of a reference relative to `base`; None if it is neither."""
+    """The normal form of a URL, or of a reference relative to `base`; None for any other text."""
     try:
         text = re.sub(r"[\t\n\r]", "", text).strip()
         if base is not None or _OF_THE_WEB.match(text):
@@ -98,7 +98,7 @@ def _escaped(escape: bytes | None, other: bytes | None) -> bytes:
 
 
 def _without_dots(path: str) -> str:
-    """RFC 3986, section 5.2.4."""
+    """A path without dot segments (RFC 3986, section 5.2.4)."""
     if "/." not in path:
         return path
     kept: list[str] = []

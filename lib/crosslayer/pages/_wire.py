@@ -1,7 +1,7 @@
-"""Exact sizes on the wire.
+"""Compress bodies to exact sizes on the wire.
 
-zlib builds differ in what they make of the same input, so a body that is compressed here is brought to its stated size
-by padding that every decoder skips: the extra field of a gzip header (RFC 1952 section 2.3.1.1).
+Builds of zlib compress the same input to different sizes. Padding therefore brings a compressed body to its stated
+size: an extra field in the gzip header, which every decoder skips (RFC 1952, section 2.3.1.1).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import zlib
 from crosslayer.pages._errors import PageError
 
 PADDING_SHARE = 0.06
-"""Most of a body's wire size that may be padding: more, and its content no longer weighs what it claims."""
+"""Maximum share of padding in a body's wire size, so that the size is mostly that of the content."""
 PADDING_LEAST = 64
-"""Padding always allowed, in bytes: small bodies cannot be written to the byte."""
+"""Padding that is always allowed, in bytes, because small bodies cannot be written to an exact size."""
 GZIP_PADDING = range(6, 65538)
-"""Bytes a gzip header can be padded by, besides none: a 16-bit length and at least one empty subfield."""
+"""Possible sizes of a gzip header's padding, in bytes, except 0: a 16-bit length and at least one empty subfield."""
 
 _FEXTRA = 4
 
@@ -27,7 +27,7 @@ def fitted(content: bytes, wire_bytes: int, *, where: str) -> bytes:
     Raises
     ------
     PageError
-        If that takes more padding than may be, or the content is too large; says which sizes would do.
+        If the content is too large, or no padding of an allowed size fits; the message names possible sizes.
     """
     body = gzip_compress(content)
     padding = wire_bytes - len(body)
@@ -58,6 +58,6 @@ def gzip_compress(body: bytes) -> bytes:
 
 
 def pad_gzip(stream: bytes, padding: int) -> bytes:
-    """Insert an extra field of `padding` bytes (a member of `GZIP_PADDING`) into what `gzip_compress` made."""
+    """Insert an extra field of `padding` bytes (a member of `GZIP_PADDING`) into a stream of `gzip_compress`."""
     extra = struct.pack("<H2sH", padding - 2, b"cl", padding - 6) + bytes(padding - 6)
     return stream[:3] + bytes((_FEXTRA,)) + stream[4:10] + extra + stream[10:]

@@ -1,4 +1,4 @@
-"""Resolvers as data, the consent to ask them, and their comparison (`crosslayer compare`)."""
+"""Lists of resolvers, and their comparison (`crosslayer compare`)."""
 
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.target import ResolverTarget

@@ -1,4 +1,4 @@
-"""Medians, groups that do not differ, and advice, from the visits of a comparison. No I/O."""
+"""Evaluate a comparison: medians, groups of targets that do not differ, and advice. No I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crosslayer.vocabulary import Role
 ByRound = dict[tuple[str, int], float]
 """Values by vantage point and round."""
 MARGIN_MS = 1.0
-"""Two targets differ if the whole 95 % interval of their paired difference is beyond this."""
+"""Two targets differ if the whole 95 % interval of their paired difference exceeds this."""
 LEGEND = (
     "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
     f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt. Some flags take a target out of the groups."
@@ -42,11 +42,11 @@ TIMES = {
     "early_ms": "early data",
     "rtt_ms": "path RTT",
 }
-"""Times of all comparisons; `times_of` has those of one."""
+"""Name of each time by key, without idle times; `times_of` adds those of a plan."""
 
 
 def times_of(plan: ComparePlan) -> dict[str, str]:
-    """Names of the times of a comparison, by their keys."""
+    """Name of each time of a comparison, by key."""
     return {key: measure_name(key) for key in (*TIMES, *map(idle_key, plan.idle_s))}
 
 
@@ -57,7 +57,7 @@ def measure_name(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """A median of rounds, ms, with its 95 % interval; None for both ends under `MIN_ROUNDS` rounds."""
+    """A median over rounds, ms, with its 95 % interval. Both ends are None below `MIN_ROUNDS` rounds."""
 
     rounds: int
     median: float
@@ -78,20 +78,20 @@ class TargetResult:
     group: int | None
     """Number of its group by the first query, from 1; None without enough rounds."""
     times: dict[str, Median]
-    """By the keys of `times_of`; without those that were never measured."""
+    """Medians by the keys of `times_of`, without times that were never measured."""
     failed: int
     """Visits whose first query failed."""
     reasons: dict[str, int]
-    """Number of visits by the reason why something failed."""
+    """Number of visits by reason of failure."""
     not_asked: str | None = None
-    """Why it was not asked at all, or no more; None if it was asked to the end."""
+    """Why it was never queried, or not to the end; None if it was queried to the end."""
     flags: tuple[str, ...] = ()
     """Kinds of the flags that affect it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """The difference between a target and itself, measured as if it were another one (A/A)."""
+    """The difference between two measurements of the same target (A/A)."""
 
     target: ResolverTarget
     measure: str
@@ -100,7 +100,7 @@ class SelfCheck:
 
     @property
     def differs(self) -> bool:
-        """Whether the whole interval is beyond `MARGIN_MS`: a fault of the procedure."""
+        """Whether the whole interval is more than `MARGIN_MS` from 0, which is a fault of the procedure."""
         low, high = self.difference.low, self.difference.high
         return low is not None and high is not None and (low > MARGIN_MS or high < -MARGIN_MS)
 
@@ -113,7 +113,7 @@ class ResolverComparison:
     """The result of a comparison."""
 
     lines: list[TargetResult]
-    """In the order of the median of the first query; targets that never succeeded last."""
+    """Results by ascending median of the first query; targets without a successful first query are last."""
     advice: str
     flags: list[Flag]
     self_checks: list[SelfCheck]
@@ -145,7 +145,7 @@ class ResolverComparison:
 
 
 def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> ResolverComparison:
-    """Summarise what was measured; parameters as for `compare`."""
+    """Summarise a comparison; parameters as for `compare`."""
     stopped = stopped_targets(measured.plan, measured.stops)
     return compare(
         measured.plan, measured.visits, {**stopped, **(not_asked or {})}, measured.checks, measured.disturbances
@@ -153,7 +153,7 @@ def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> Resolv
 
 
 def results_of(measured: Measured, measures: Iterable[str]) -> list[TargetResult]:
-    """The result of each target that was asked, with some measures only, by the keys of `times_of`."""
+    """The result of each queried target, with the given measures only (keys of `times_of`)."""
     ranking = _ranking(measured.plan, measured.visits, measured.checks, measured.disturbances)
     return _results(measured.plan, ranking, list(measures), stopped_targets(measured.plan, measured.stops))
 
@@ -167,8 +167,8 @@ def compare(
 ) -> ResolverComparison:
     """Summarise the visits of a plan; rounds may be missing.
 
-    `not_asked` has targets that were not asked at all, or no more, each with its reason. `checks` has the check of the
-    network at each vantage point, and `disturbances` what disturbed rounds there.
+    `not_asked` has targets that were never queried, or not to the end, each with the reason. `checks` has the network
+    check of each vantage point, and `disturbances` the disturbances of its rounds.
     """
     ranking = _ranking(plan, visits, checks or {}, disturbances)
     lines = _results(plan, ranking, times_of(plan), not_asked or {})
@@ -182,9 +182,9 @@ class _Ranking:
 
     by_target: list[list[TargetVisit]]
     first: dict[int, ByRound]
-    """Times of the first query, of targets that have any."""
+    """Times of the first query, for targets with at least one."""
     order: list[int]
-    """Numbers of these targets."""
+    """Numbers of these targets, by ascending median."""
     flags: list[Flag]
     groups: dict[int, int]
 
@@ -255,9 +255,9 @@ def self_checks(plan: ComparePlan, visits: Iterable[TargetVisit]) -> list[SelfCh
 
 
 def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:
-    """Whether `other` takes longer than `one` beyond `MARGIN_MS`, and the paired difference `other` - `one`.
+    """Whether `other` takes longer than `one` by more than `MARGIN_MS`, and the paired difference `other` - `one`.
 
-    None and the difference under `MIN_ROUNDS` common rounds; None for both without a common round.
+    Below `MIN_ROUNDS` common rounds, the first is None. Without a common round, both are None.
     """
     common = [round_ for round_ in one if round_ in other]
     if not common:
@@ -269,7 +269,7 @@ def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:
 
 
 def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
-    """One table, the failures with their reasons, and the advice."""
+    """The result as text: a table, the failures with their reasons, and the advice."""
     shown = {key: name for key, name in times_of(plan).items() if any(key in line.times for line in comparison.lines)}
     rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in shown.values()), "rounds")]
     for line in comparison.lines:
@@ -288,7 +288,7 @@ def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
 
 
 def self_check_text(comparison: ResolverComparison) -> list[str]:
-    """The A/A self-check in one line, and a line for each difference that is beyond `MARGIN_MS`."""
+    """The A/A self-check in one line, and a line for each difference beyond `MARGIN_MS`."""
     checks = comparison.self_checks
     if not checks:
         return []
@@ -301,7 +301,7 @@ def self_check_text(comparison: ResolverComparison) -> list[str]:
 
 
 def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
-    """Every failure with its reason, and who was not asked or no more."""
+    """Every failure with its reason, and every target that was never queried, or not to the end."""
     failed = [
         f"failed: {line.target.label}: {reason} ({count} of {plan.rounds * len(plan.vantages)} rounds)"
         for line in comparison.lines
@@ -352,14 +352,17 @@ def _median(values: ByRound) -> Median:
 
 @lru_cache(maxsize=8)
 def _rounds_of(keys: tuple[tuple[str, int], ...]) -> tuple[NDArray[np.intp], Rounds]:
-    """Order in which values by vantage point and round are resampled, and what is; most targets have equal keys."""
+    """Order of values by vantage point and round, and their rounds for resampling.
+
+    The result is cached, because most targets have the same keys.
+    """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     hosts = np.unique([keys[number][0] for number in order], return_inverse=True)[1]
     return np.asarray(order, np.intp), Rounds.of(np.arange(len(keys)), hosts)
 
 
 def _groups(order: Sequence[int], first: dict[int, ByRound]) -> dict[int, int]:
-    """Number of the group of each target; a new one begins where a target differs from the first of the last one."""
+    """Number of each target's group. A target that differs from the first of the latest group begins a new group."""
     numbers: dict[int, int] = {}
     leader: int | None = None
     for number in order:
@@ -374,7 +377,7 @@ def _groups(order: Sequence[int], first: dict[int, ByRound]) -> dict[int, int]:
 
 
 def _advice(plan: ComparePlan, order: Sequence[int], first: dict[int, ByRound], numbers: dict[int, int]) -> str:
-    """One sentence: what to take here, and its condition."""
+    """One sentence: which targets to use at these vantage points, and under which condition."""
     if not order:
         return "No resolver answered, so there is no advice."
     if not numbers:
@@ -398,7 +401,7 @@ def _advice(plan: ComparePlan, order: Sequence[int], first: dict[int, ByRound], 
 
 
 def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -> str:
-    """The fastest of some targets, and those that do not differ from it, with the largest difference there may be."""
+    """The fastest of some targets and those that do not differ from it, with the upper limit of their difference."""
     best = ranked[0]
     differences = {number: differs(first[best], first[number]) for number in ranked[1:]}
     equal = {number: difference for number, (differ, difference) in differences.items() if differ is False}
@@ -415,4 +418,4 @@ def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -
 
 
 _SIMILAR_MS = 5 * MARGIN_MS
-"""Targets whose difference may be larger are not called equal: there are too few rounds or vantage points to tell."""
+"""Targets are called equal only if their difference is certainly smaller. Otherwise the data do not suffice."""

@@ -1,4 +1,4 @@
-"""The clocks of the measuring machine: whether it slept, or its time of day was set, while something was measured."""
+"""Clocks of the measuring machine, which show whether it slept or its time of day was set during a measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 from crosslayer.vocabulary import EventKind
 
 _LEAST_S = 0.1
-"""Shorter sleeps and steps are not recognised."""
+"""Shorter sleeps and steps are ignored."""
 _SLEW = 0.001
 """Twice the largest rate at which Linux corrects its time of day without a step (500 ppm)."""
 _TOGETHER_S = 0.001
@@ -17,7 +17,7 @@ _ATTEMPTS = 10
 
 
 def elapsed_s() -> float:
-    """A clock that nobody sets and that advances while the machine sleeps, s."""
+    """Time since the boot, sleep included, s. Setting the time of day does not change it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -26,15 +26,15 @@ class ClockReading:
     """Three clocks at one moment, seconds."""
 
     awake_s: float
-    """Time since the boot without sleep (CLOCK_MONOTONIC)."""
+    """Time since the boot, sleep excluded (CLOCK_MONOTONIC)."""
     boot_s: float
-    """Time since the boot (CLOCK_BOOTTIME)."""
+    """Time since the boot, sleep included (CLOCK_BOOTTIME)."""
     day_s: float
     """Time of day (CLOCK_REALTIME)."""
 
     @classmethod
     def now(cls) -> Self:
-        """Read the clocks. It is repeated while the process was interrupted between them."""
+        """Read the clocks, again if the process was interrupted between the readings."""
         for _ in range(_ATTEMPTS):
             before_s = time.clock_gettime(time.CLOCK_MONOTONIC)
             boot_s, day_s = time.clock_gettime(time.CLOCK_BOOTTIME), time.clock_gettime(time.CLOCK_REALTIME)
@@ -43,7 +43,7 @@ class ClockReading:
         return cls(before_s, boot_s, day_s)
 
     def disturbed(self, later: ClockReading) -> tuple[EventKind, str] | None:
-        """What happened to the clocks until a later reading, with its evidence; None if they advanced together."""
+        """Sleep or clock step until a later reading, with its evidence; None if all clocks advanced equally."""
         awake_s, boot_s = later.awake_s - self.awake_s, later.boot_s - self.boot_s
         if (slept_s := boot_s - awake_s) > _LEAST_S:
             return EventKind.SLEPT, f"the machine slept for {slept_s:.1f} s"

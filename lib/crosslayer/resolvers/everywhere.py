@@ -1,7 +1,7 @@
-"""Measure a comparison from several machines: each of them measures every target in every round.
+"""Measure a comparison from several machines; each measures every target in every round.
 
-A machine is reached by SSH for each round, as a Dask cluster of its own (`campaign.cluster`). So a machine that dies
-costs its rounds alone, and those go on when it is back. The starter keeps all rows.
+Each round of a machine opens a separate Dask cluster by SSH (`campaign.cluster`). A machine that fails therefore loses
+only its own rounds, and continues when it is reachable again. The starting machine stores all rows.
 """
 
 from __future__ import annotations
@@ -29,45 +29,46 @@ from crosslayer.resolvers.visits import Visitor, capture_here, system_ca
 from crosslayer.testbed import outside
 
 _AGAIN_S, _MOST_S = 60.0, 960.0
-"""Time after which a machine that could not be reached is tried again; twice as long each time, up to the second."""
+"""First and longest wait before the next attempt to reach a machine, s. Each wait is twice the previous one."""
 _ATTEMPTS = 3
-"""So many attempts, where no schedule says when a round is missed."""
+"""Number of attempts at a round without a schedule. With a schedule, attempts end when the next round is due."""
 _POLL_S = 5.0
 _PER_VISIT_S = 60.0
-"""A round whose visits take longer than this each is given up: its machine stands still."""
+"""Time limit of a round for each of its visits, s; 600 s are added. A machine that exceeds it is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRequest:
-    """What a machine has to know to measure a round."""
+    """Everything that a machine needs to measure a round."""
 
     progress: Progress
     round: int
     queries_per_s: float
     per_day: int
     consent: tuple[str, ...]
-    """Addresses outside, to which the user consented."""
+    """Addresses outside the machine to which the user consented."""
     ca: bytes | None
-    """PEM of trusted CAs; None for those of the machine."""
+    """Trusted CAs as PEM; None for those of the machine."""
     code: str
-    """Hash of the starter's crosslayer."""
+    """Hash of crosslayer's code on the starting machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What a machine measured."""
+    """The result of a round on one machine."""
 
     entries: list[Entry]
     host: provenance.MeasuringHost
     versions: dict[str, str]
     limited: dict[str, str] = field(default_factory=dict)
-    """Operators that got their queries of the day."""
+    """Operators that reached their daily limit, each with a message."""
 
 
 def measure_round(request: bytes) -> RoundResult:
-    """Measure a round on this machine; pickle finds this function by its name.
+    """Measure a round on this machine. Pickle refers to this function by its name.
 
-    `ResolversError` if this machine has another crosslayer. Its own stop list holds too.
+    Raises `ResolversError` if this machine has other code than the starting machine. The stop list of this machine
+    applies too.
     """
     asked: RoundRequest = pickle.loads(request)
     progress = asked.progress
@@ -118,22 +119,22 @@ def measure(
     say: Callable[[str], None],
     done: Callable[[int], object],
 ) -> dict[str, str]:
-    """Measure what a comparison lacks, from every vantage point at once; returns operators that were left out.
+    """Measure the missing rounds of a comparison from all vantage points at once; returns operators that were left out.
 
     Parameters
     ----------
     journal
         The comparison; entries are recorded in the calling thread.
     hosts
-        Machine of each vantage point, as SSH knows it.
+        SSH destination of each vantage point.
     queries_per_s, per_day
         Limits of each operator; the vantage points share them.
     consent, ca
         As in `RoundRequest`.
     say
-        Takes lines for the user.
+        Called with each line for the user.
     done
-        Takes the number of new visits.
+        Called with the number of new visits.
     """
     share = len(hosts)
     limits = (queries_per_s / share, max(1, per_day // share))
@@ -190,7 +191,7 @@ def _keep(journal: Journal, message: _Message) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What a vantage point's thread reports: a round, a missed one, or its end."""
+    """Report of a vantage point's thread: a measured round, a missed round, or the end of the thread."""
 
     vantage: str
     round: int | None = None
@@ -198,12 +199,12 @@ class _Message:
     missed: str = ""
     error: CrosslayerError | None = None
     kept: threading.Event = field(default_factory=threading.Event)
-    """Set when it was recorded."""
+    """Set when the report is recorded."""
 
 
 @dataclass(slots=True)
 class _Loop:
-    """Has one machine measure its rounds, one after the other."""
+    """Runs the rounds of one machine, one after the other."""
 
     vantage: str
     host: str
@@ -248,7 +249,7 @@ class _Loop:
         return _Message(self.vantage, round_, missed=reason)
 
     def _measured(self, round_: int) -> RoundResult:
-        """Have the machine measure a round; `CampaignError` if it cannot be reached or ends meanwhile."""
+        """Measure a round on the machine; `CampaignError` if it is unreachable, fails or exceeds the time limit."""
         with connected(None, "ssh", hosts=self.host) as client:
             future = client.submit(measure_round, self.request(round_), pure=False)
             until_s = time.monotonic() + self.timeout_s
@@ -261,7 +262,7 @@ class _Loop:
                     raise CampaignError("the machine does not answer", where=self.vantage) from None
                 except CrosslayerError:
                     raise
-                except Exception as error:  # what Dask says of a worker or a scheduler that ended has many classes
+                except Exception as error:  # Dask raises many classes if a worker or scheduler ended
                     raise CampaignError(f"the machine ended ({type(error).__name__})", where=self.vantage) from error
                 return result
         raise CampaignError("the comparison was stopped", where=self.vantage)

@@ -1,6 +1,6 @@
-"""What makes times of a comparison misleading, by the evidence in its rows. No I/O.
+"""Flags: causes of misleading times in a comparison, with evidence from its rows. No I/O.
 
-A target with a flag of `NOT_RANKED` is shown, but it is neither grouped nor advised.
+A target with a flag in `NOT_RANKED` is shown, but neither grouped nor recommended.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from crosslayer.resolvers.plan import SILENT, ComparePlan, Disturbance, NetworkC
 from crosslayer.vocabulary import EventKind, Protocol
 
 SLOWER_MS = 10.0
-"""A change of the path's RTT, and the recursion of a query that missed the cache, are at least so long."""
+"""Least extra time of a query that missed the cache, ms. A change of the path's RTT is at least half of this."""
 _SLOWER_SHARE = 0.2
-"""And at least this share of the time that they are added to."""
+"""Both are also at least this share of the time to which they are added."""
 
 _JITTERS = 20.0
-"""And this multiple of the typical jitter, the median difference of two queries that both hit: with 10 ms alone, one of
-3,000 visits over a path with an exponential jitter of 1 ms counted as a miss."""
+"""A cache miss also exceeds the typical jitter by this factor. The jitter is the median difference of two cache hits.
+
+With 10 ms alone, one of 3,000 visits over a path with an exponential jitter of 1 ms counted as a miss.
+"""
 
 
 class FlagKind(StrEnum):
@@ -58,12 +60,12 @@ NOT_RANKED = frozenset(
         FlagKind.RATE_LIMIT,
     }
 )
-"""Flags whose targets have times, which must not be compared."""
+"""Kinds of flags that make the times of their targets incomparable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something that misleads, with its evidence."""
+    """A cause of misleading times, with its evidence."""
 
     kind: FlagKind
     subject: str
@@ -91,7 +93,7 @@ def flags(
     checks: Mapping[str, NetworkCheck],
     disturbances: Mapping[str, Sequence[Disturbance]] | None = None,
 ) -> list[Flag]:
-    """Every flag of a comparison by vantage point, those of the network first."""
+    """All flags of a comparison by vantage point. Flags of the machine and the network are first."""
     several = len(plan.vantages) > 1
     by_vantage = (
         (vantage, flag)
@@ -127,14 +129,14 @@ def _of_vantage(plan: ComparePlan, visits: Sequence[TargetVisit], check: Network
 
 
 def _of_disturbances(disturbances: Sequence[Disturbance]) -> Iterable[Flag]:
-    """What happened to the measuring machine or its network during a round."""
+    """Flags of events at the measuring machine or its network during a round."""
     for one in disturbances:
         after = "it was not measured again" if one.voids is None else "it was measured again"
         yield Flag(_EVENTS[one.kind], f"round {one.round}", f"{one.reason}; {after}", ())
 
 
 def _forgotten(plan: ComparePlan, by_target: dict[int, list[TargetVisit]]) -> Iterable[Flag]:
-    """Idle times after which UDP flows are forgotten: those of QUIC and of DoUDP may differ."""
+    """Flags of networks that forget idle UDP flows. The idle times of QUIC and DoUDP may differ."""
     for name, quic in (("QUIC", True), (str(Protocol.DOUDP), False)):
         numbers = tuple(
             number
@@ -165,7 +167,7 @@ def _intercepted(plan: ComparePlan, check: NetworkCheck | None) -> Iterable[Flag
 def _blocked(
     plan: ComparePlan, by_target: dict[int, list[TargetVisit]], by_address: dict[str, list[int]]
 ) -> Iterable[Flag]:
-    """Ports at which nobody answers although each address answers at others; at least two addresses show it."""
+    """Flags of ports without any answer at addresses that answer at other ports; needs at least two addresses."""
     by_port: dict[tuple[str, int], list[int]] = {}
     for number, target in enumerate(plan.targets):
         if by_target[number]:
@@ -213,7 +215,7 @@ def _of_address(
             if error
         ]
         missed = _missed(visits)
-        # A server that is slow on each new connection is no cache that misses.
+        # If all first queries are slow, the cause is not the cache, but the server's handling of new connections.
         if 0 < len(missed) < sum(visit.next_ms is not None for visit in visits):
             evidence = f"the first query of {len(missed)} of {len(visits)} visits took longer than the next one"
             yield Flag(FlagKind.PARTLY_MISSED, target.label, evidence, (number,))
@@ -234,7 +236,7 @@ def _of_address(
 def _of_sites(
     plan: ComparePlan, by_target: dict[int, list[TargetVisit]], subject: str, numbers: list[int]
 ) -> Iterable[Flag]:
-    """Who answered, by the servers' identifiers."""
+    """A flag of an address at which several servers answered, according to their identifiers (NSID)."""
     seen = {number: [visit.site for visit in by_target[number] if visit.site is not None] for number in numbers}
     seen = {number: sites for number, sites in seen.items() if sites}
     everywhere = sorted({site for sites in seen.values() for site in sites})
@@ -251,7 +253,7 @@ def _of_sites(
 
 
 def _of_path(by_target: dict[int, list[TargetVisit]], subject: str, numbers: list[int]) -> Iterable[Flag]:
-    """A time from which on every RTT of the path is longer than every one before, or every one is shorter."""
+    """A flag of a path change: after some time, all RTTs are longer than all earlier ones, or all are shorter."""
     visits = sorted((visit for number in numbers for visit in by_target[number]), key=lambda visit: visit.started_s)
     rtts = [visit.rtt_ms for visit in visits if visit.rtt_ms is not None]
     least = max(2, len(numbers))
@@ -270,7 +272,7 @@ def _of_path(by_target: dict[int, list[TargetVisit]], subject: str, numbers: lis
 
 
 def _missed(visits: Sequence[TargetVisit]) -> list[float]:
-    """By how much the first query of a visit took longer than the next one, ms, where that is more than chance."""
+    """Extra time of the first query over the next one, ms, for each visit in which it is too long for chance."""
     longer: list[float] = []
     missed: list[float] = []
     for visit in visits:
@@ -284,7 +286,7 @@ def _missed(visits: Sequence[TargetVisit]) -> list[float]:
 
 
 def _brief(error: str) -> str:
-    """The cause of a certificate's fault, without the certificate."""
+    """The cause of a certificate error, without the certificate itself."""
     return error.removeprefix("certificate: ").partition(" (encountered")[0].removeprefix("validation failed: ")
 
 

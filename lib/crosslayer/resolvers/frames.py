@@ -28,15 +28,15 @@ _RESULTS = {
     "flags": pl.String, "source": pl.String,
 }  # fmt: skip
 MEASURES = ("first_ms", "next_ms")
-"""Measures in the chart."""
+"""Keys of the measures in the chart."""
 _SHOWN = tuple(map(measure_name, MEASURES))
 _MARGIN_PX, _ROW_PX = 150, 18
 _MOST_SHOWN = 30
-"""Resolvers in the chart."""
+"""Maximum number of resolvers in the chart."""
 
 
 def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFrame:
-    """A row for each visit; the columns of `TargetVisit`, with the target in place of its number.
+    """A row for each visit: its times and errors, and the resolver, operator, address and transport of its target.
 
     Each idle time of the plan has a column, such as `idle_20s_ms`.
     """
@@ -84,7 +84,7 @@ def results_frame(lines: Sequence[TargetResult]) -> pl.DataFrame:
 
 
 def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
-    """A row for each target and shown measure."""
+    """A row for each target and each measure in the chart."""
     frame = results_frame(lines).filter(pl.col("measure").is_in(_SHOWN))
     several = pl.col("address").n_unique().over("resolver") > 1
     label = pl.when(several).then(pl.format("{} {}", "resolver", "address")).otherwise(pl.col("resolver"))

@@ -1,4 +1,4 @@
-"""When a network forgets idle UDP flows, by queries after idle times. No I/O."""
+"""Estimate the idle time after which a network forgets UDP flows, from queries after idle times. No I/O."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from dataclasses import dataclass
 from crosslayer.resolvers.plan import SILENT, IdleQuery
 
 RESOLUTION_S = 1.0
-"""The time after which a network forgets a flow is narrowed down to this."""
+"""Resolution of the estimate, s: the search ends when both bounds are this close."""
 _LEAST_EVIDENCE = 2
-"""Queries that show it. One can be a lost packet."""
+"""Queries that must show a forgotten flow. A single one can be a lost packet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """Between which idle times a network forgets a UDP flow."""
+    """Bounds of the idle time after which a network forgets a UDP flow."""
 
     kept_s: float
     """The longest idle time after which the flow was kept; 0 if none was."""
     forgotten_s: float
-    """The shortest idle time after which it was forgotten."""
+    """The shortest idle time after which the flow was forgotten."""
     queries: int
-    """Queries that show that it was forgotten."""
+    """Number of queries on forgotten flows."""
     silent: int
-    """Those without an answer; the others came from another port or address."""
+    """Number of these without an answer; the others came from another port or address of the client."""
 
     @property
     def shown(self) -> bool:
-        """Whether more than one query shows it."""
+        """Whether enough queries show a forgotten flow."""
         return self.queries >= _LEAST_EVIDENCE
 
     @property
     def middle_s(self) -> float:
-        """The estimate: the middle between both."""
+        """The estimate: the middle between both bounds."""
         return (self.kept_s + self.forgotten_s) / 2
 
     @property
     def next_s(self) -> float | None:
-        """The idle time that narrows it down; None if it is known as well as it has to be."""
+        """The next idle time to measure; None if the bounds are within `RESOLUTION_S`."""
         if self.forgotten_s - self.kept_s <= RESOLUTION_S:
             return None
         return self.middle_s
@@ -52,11 +52,11 @@ class Forgetting:
 
 
 def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
-    """When the network forgets the flows of QUIC, or those of DoUDP; None if nothing shows that it does.
+    """Bounds of the idle time after which flows are forgotten, from queries over QUIC or over DoUDP; None if none was.
 
     A flow was forgotten if the query got no answer, or if the server then validated another address or port of the
-    client (QUIC). A connection that server or client closed while it was idle shows nothing. None also if a flow was
-    kept for longer than another one that seems forgotten: then packets were lost.
+    client (QUIC). A connection that server or client closed while it was idle shows nothing. The result is also None
+    if a flow was kept for at least as long as a forgotten one, because then packets were lost.
     """
     forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
     if not forgotten:

@@ -1,4 +1,4 @@
-"""The campaign of a comparison: a store that is whole after every visit, and the dataset that is made of it."""
+"""The campaign of a comparison: its store, which is consistent after every visit, and its dataset."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ from crosslayer.resolvers.plan import (
 )
 
 _BACKEND = "the paths themselves"
-"""In place of the emulation of links."""
+"""Recorded as the link backend, since a comparison emulates no links."""
 _OF_NO_ENTRY = (
     "campaign", "study", "clock", "host", "page", "resolver", "operator", "address", "protocol", "port", "role",
     "position", "query_ms",
 )  # fmt: skip
-"""Columns that no entry has: the plan has their values. They would take half the memory."""
+"""Columns that are dropped when entries are read: they follow from the plan and other columns.
+
+They would take half the memory.
+"""
 
 
 class Journal:
@@ -71,7 +74,7 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path, plan: ComparePlan) -> Journal:
-        """A new campaign; `ResolversError` if the folder has one."""
+        """Create a campaign; `ResolversError` if the folder already has one."""
         if (folder / FILE_NAME).exists():
             raise ResolversError(
                 "has a campaign already",
@@ -82,9 +85,9 @@ class Journal:
 
     @classmethod
     def resume(cls, folder: Path, plan: ComparePlan) -> Journal:
-        """Continue a campaign, which has the same plan except for its rounds and its seed.
+        """Continue a campaign; `plan` may differ from its plan in the rounds and in the seed, which is ignored.
 
-        `CrosslayerError` if it is missing or of another comparison.
+        Raises `CrosslayerError` if the campaign is missing or belongs to another comparison.
         """
         with Store(folder) as store:
             kept = _plan_of(store.fact("plan"), folder)
@@ -105,7 +108,7 @@ class Journal:
         self.close()
 
     def entries(self, vantage: str) -> list[Entry]:
-        """Everything that was recorded at a vantage point, with the visits of attempts that were voided."""
+        """All entries of a vantage point, including visits of voided attempts."""
         queries, events = (self._rows(name, vantage) for name in (QUERIES, EVENTS))
         return entries_of(queries, events).get(vantage, [])
 
@@ -116,25 +119,25 @@ class Journal:
 
     @property
     def measured(self) -> Measured:
-        """What was measured so far, from the store."""
+        """The comparison as stored so far."""
         return Measured(self.plan, {vantage: self.entries(vantage) for vantage in self.plan.vantages})
 
     @property
     def first_s(self) -> float:
-        """When the first round was due: the first start of the comparison, seconds since the Unix epoch."""
+        """Due time of the first round, i.e. the first start of the comparison, seconds since the Unix epoch."""
         if (first_s := self._store.fact("first_s")) is None:
             first_s = time.time()
             self._store.set_fact("first_s", first_s)
         return float(first_s)
 
     def share_stops(self) -> None:
-        """Leave operators that asked to stop at one vantage point alone at all of them."""
+        """Stop queries from all vantage points to operators that asked to stop at one of them."""
         stops = {operator: reason for one in self.progress.values() for operator, reason in one.stops.items()}
         for one in self.progress.values():
             one.stops |= stops
 
     def locate(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Keep where resolvers and vantage points are; rows of `locations.location_rows`."""
+        """Store the locations of resolvers and vantage points: rows of `locations.location_rows`."""
         common = self._common | {"link": self.plan.vantages[0], "host": self.plan.vantages[0]}
         self._store.add_rows({LOCATIONS: [common | dict(row) for row in rows]})
 
@@ -157,7 +160,7 @@ class Journal:
         self._store.close()
 
     def describe(self, vantage: str, host: provenance.MeasuringHost, versions: dict[str, str]) -> None:
-        """Keep which machine a vantage point is, without its name and address."""
+        """Store the description of a vantage point's machine, without its name and address."""
         self._hosts.named(FinishedRound(None, -1, {}, 0, _BACKEND, versions, replace(host, name=vantage, mark=vantage)))
 
     def _record(self, vantage: str, entries: Sequence[Entry]) -> None:
@@ -170,7 +173,7 @@ class Journal:
 
 
 def read_campaign(folder: Path) -> Measured:
-    """What a dataset has; `CrosslayerError` if it is none of a comparison."""
+    """Read the comparison in a dataset; `CrosslayerError` if it has none."""
     dataset = Dataset.open(folder)
     campaign = dataset.campaign
     if campaign.study != STUDY:

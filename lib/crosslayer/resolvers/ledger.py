@@ -1,7 +1,7 @@
-"""How much each operator was asked, and when it may be asked again: rate, daily limit and pauses.
+"""Limit the queries to each operator: rate, daily limit and pauses.
 
-For operators outside, the numbers are in a file of the user, so that they hold across runs and for several runs at
-once. The file is replaced as a whole with each query.
+For operators outside the machine, the counts are in a file of the user. They therefore apply across runs, and to
+several runs at once. Each query that changes a count replaces the whole file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crosslayer.decode import checked
 from crosslayer.resolvers.errors import ResolversError
 
 FILE = "operators.json"
-"""Name of the file in the user's folder of states."""
+"""Name of the file in the user's state folder."""
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 300.0
 SLOWING = ("http status 429", "http status 503", "rcode REFUSED", "timeout")
@@ -27,14 +27,14 @@ SLOWING = ("http status 429", "http status 503", "rcode REFUSED", "timeout")
 FORBIDDING = ("http status 403", "http status 451")
 """Errors by which an operator asks to stop."""
 REFUSALS_UNTIL_STOP = 3
-"""So many queries that are refused in succession, each after its pause, ask to stop too."""
+"""So many consecutive refused queries, each after a pause, also count as a request to stop."""
 _PROHIBITED = 18
-"""Extended DNS error by which an operator asks to stop (RFC 8914, section 4.19). Blocked (15) is about the name."""
+"""Extended DNS error by which an operator asks to stop (RFC 8914, section 4.19). Blocked (15) concerns the name."""
 _REFUSED = "rcode REFUSED"
 
 
 class DayLimitError(ResolversError):
-    """An operator was asked as often as one day allows."""
+    """An operator reached its daily limit of queries."""
 
 
 @dataclass(slots=True)
@@ -46,11 +46,11 @@ class OperatorState:
     queries: int = 0
     """Queries on that day."""
     ready_s: float = 0.0
-    """Before this Unix time no further query leaves."""
+    """Unix time before which no further query may leave."""
     pause_s: float = 0.0
     """Latest pause; 0 after a success."""
     refusals: int = 0
-    """Queries that were refused in succession."""
+    """Number of consecutive refused queries."""
     burst_s: float = 0.0
     """Pause after the latest queries of another program; 0 if there were none."""
 
@@ -61,7 +61,7 @@ class _StateFile:
 
 
 def user_file() -> Path:
-    """The user's file of operators outside."""
+    """The user's file with the states of operators outside the machine."""
     return resources.user_folder("state") / FILE
 
 
@@ -71,10 +71,10 @@ class QueryLedger:
     Parameters
     ----------
     queries_per_s, per_day
-        Limits for each operator. A day is one of UTC.
+        Limits for each operator. Days are in UTC.
     path
-        File of the states, created if it is missing; None keeps them in memory only. `ResolversError` if it cannot be
-        used: nothing is sent without it.
+        File of the states, created if it is missing; None keeps the states in memory only. `ResolversError` if the
+        file cannot be used, because nothing is sent without it.
     """
 
     def __init__(self, queries_per_s: float, per_day: int, path: Path | None) -> None:
@@ -91,14 +91,14 @@ class QueryLedger:
                 pass
 
     def left(self, operator: str) -> int:
-        """Queries that the operator may still get today."""
+        """Number of queries that the operator may still get today."""
         with self._states() as states:
             return self.per_day - _today(states.operators.get(operator) or OperatorState()).queries
 
     def take(self, operator: str) -> float:
-        """Count a query that leaves now and return 0; or return the Unix time, s, at which to ask again.
+        """Count a query that leaves now and return 0, or return the Unix time, s, of the next attempt.
 
-        `DayLimitError` if today allows no query.
+        Raises `DayLimitError` if the daily limit is reached.
         """
         with self._states() as states:
             state = _today(states.operators.setdefault(operator, OperatorState()))
@@ -109,7 +109,7 @@ class QueryLedger:
                     next_step="Continue tomorrow with --resume.",
                 )
             now = time.time()
-            # A clock that was set back must not stop a comparison for longer than the latest pause.
+            # If the clock was set back, the comparison must not wait longer than the latest pause.
             state.ready_s = min(state.ready_s, now + max(state.pause_s, state.burst_s, self._interval_s))
             if state.ready_s > now:
                 return state.ready_s
@@ -118,7 +118,7 @@ class QueryLedger:
             return 0.0
 
     def charge(self, operator: str, queries: int) -> None:
-        """Count queries that another program sent at once: the next one waits as long as they take at the rate."""
+        """Count queries that another program sent at once; the next query waits as if they had kept the rate."""
         with self._states() as states:
             state = _today(states.operators.setdefault(operator, OperatorState()))
             state.queries += queries
@@ -127,9 +127,9 @@ class QueryLedger:
             state.burst_s = state.ready_s - now
 
     def heed(self, operator: str, error: str | None, extended_error: int | None = None) -> str | None:
-        """Heed the outcome of a query; returns why the operator must not be asked again, None if it may be.
+        """Apply the outcome of a query; returns why the operator must not be queried again, else None.
 
-        After an error of `SLOWING` it gets a pause, twice as long as the last one unless a query succeeded since.
+        After an error of `SLOWING` it gets a pause, twice as long as the latest one unless a query succeeded since.
         """
         with self._states() as states:
             state = states.operators.setdefault(operator, OperatorState())
@@ -150,7 +150,7 @@ class QueryLedger:
 
     @contextlib.contextmanager
     def _states(self) -> Iterator[_StateFile]:
-        """The states, which are written at the end if they changed; no other process reads or writes them meanwhile."""
+        """Yield the states under a lock, and write them at the end if they changed."""
         if self._path is None:
             yield self._kept
             return
@@ -182,7 +182,7 @@ class QueryLedger:
 
 
 def _today(state: OperatorState) -> OperatorState:
-    """The state, with the count of today."""
+    """The state; its count restarts on a new day."""
     today = time.strftime("%Y-%m-%d", time.gmtime(time.time()))
     if state.day != today:
         state.day, state.queries = today, 0

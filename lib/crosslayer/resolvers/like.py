@@ -1,4 +1,4 @@
-"""Measured times of a resolver, from the dataset of a comparison: for an emulated resolver that answers like it."""
+"""Measured times of a resolver from the dataset of a comparison, for an emulated resolver with the same times."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from crosslayer.vocabulary import CacheUse, QueryState, Role
 def measured_times(text: str, where: str) -> MeasuredTimes:
     """Times of the resolver that `DATASET:RESOLVER` or `DATASET:RESOLVER@VANTAGE` names.
 
-    RTTs are those of the TCP connects before each visit. An answer's own time is that of a query on a kept connection
-    minus the RTT of its visit, not below 0. Without misses in the dataset, a miss takes as long as a hit.
+    RTTs are those of the TCP connects before each visit. The resolver's own time is the time of a query on a kept
+    connection minus the RTT of its visit, at least 0. Without misses in the dataset, a miss takes as long as a hit.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def measured_times(text: str, where: str) -> MeasuredTimes:
     Raises
     ------
     CrosslayerError
-        With the next step.
+        If the text is invalid, or the dataset lacks the resolver, the vantage point or the times.
     """
     folder, colon, name = text.rpartition(":")
     if not (colon and folder and name):

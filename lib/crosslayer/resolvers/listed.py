@@ -1,6 +1,6 @@
-"""Resolvers as data: read from names, URLs, stamps and files, and checked. No network access.
+"""Read and check lists of resolvers: names, URLs, stamps and files. No network access.
 
-Every address is a target of its own. A host name is never looked up: the list has to give its address.
+Every address is a separate target. Host names are never looked up, so the list must give the addresses.
 """
 
 from __future__ import annotations
@@ -85,26 +85,26 @@ class ResolverEntry:
 
     @property
     def location(self) -> AddressLocation:
-        """AddressLocation and autonomous system of its addresses."""
+        """Autonomous system and position of its addresses."""
         return AddressLocation(self.asn, self.as_name, self.latitude, self.longitude)
 
 
 @dataclass(frozen=True, slots=True)
 class _ListFile:
-    """A TOML file."""
+    """The keys of a TOML file of resolvers."""
 
     resolver: list[ResolverEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The targets of a call."""
+    """The targets that the arguments of a call name."""
 
     targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
     """Entries of a stamp list that crosslayer cannot measure, each with its reason."""
     locations: dict[str, AddressLocation] = field(default_factory=dict)
-    """By address, where the list has something of it."""
+    """Location by address, for addresses whose location the list gives."""
 
 
 def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed:
@@ -121,7 +121,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
         listed.locations.update(part.locations)
     if not listed.targets:
         raise ResolversError("there is no resolver", where="LIST|NAMES", next_step=_forms())
-    # An operator has one rate limit, by whatever name its addresses are listed.
+    # An operator has one rate limit, even if lists give its addresses different names.
     operators = {target.address: target.operator for targets in well_known().values() for target in targets}
     listed = Listed(
         [replace(target, operator=operators.setdefault(target.address, target.operator)) for target in listed.targets],
@@ -149,7 +149,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
 
 
 def well_known() -> dict[str, list[ResolverTarget]]:
-    """Targets of the resolvers that have a name here."""
+    """Targets of the well-known resolvers, by name."""
     with as_file(files("crosslayer.testbed") / "well_known.toml") as path:
         return {entry.name: entry.targets() for entry in _entries(path)}
 
@@ -213,7 +213,7 @@ def _stamp_list(path: Path) -> Listed:
 
 def _support_table(path: Path) -> Listed:
     """Targets of a file of `crosslayer discover --out`: the supported transports of each address."""
-    from crosslayer.discover import table  # it brings the clients, which other lists need not
+    from crosslayer.discover import table  # it imports the clients, which other lists do not need
 
     listed = Listed([])
     for row in table.read(path, ResolversError):
@@ -264,7 +264,7 @@ def _of_stamp(text: str, *, where: str, name: str = "") -> ResolverTarget:
 
 
 def _of_url(text: str) -> ResolverTarget:
-    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is in the certificate, the address by default."""
+    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is that in the certificate (default: the address)."""
     try:
         url = urlsplit(text)
         host, port = url.hostname or "", url.port
@@ -316,7 +316,7 @@ def _target(
 
 
 def _operator(host: str, name: str) -> str:
-    """Operator of a resolver whose list names none: one for all names below the same two last labels of its host."""
+    """Default operator of a resolver: the last two labels of its host name, or `name` if it has none."""
     if _canonical(host) is not None:
         return name
     return ".".join(host.lower().split(".")[-2:])
@@ -335,7 +335,7 @@ def _split_port(text: str, default: int, where: str) -> tuple[str, int]:
 
 
 def _canonical(text: str) -> str | None:
-    """An address of one host in its canonical form; None if it is none."""
+    """The canonical form of the address of one host; None for any other text."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where resolvers and vantage points are: from lists, from databases of the user (MMDB), and from the command line."""
+"""Locations of resolvers and vantage points, from lists, the user's databases (MMDB) and the command line."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class AddressLocation:
     longitude: float | None = None
 
     def completed(self, other: AddressLocation) -> AddressLocation:
-        """With what only the other one knows; a position is taken whole."""
+        """This location with missing values from another one; latitude and longitude are from the same location."""
         mine = self if self.latitude is not None else other
         number = self if self.asn is not None else other
         return AddressLocation(number.asn, number.as_name, mine.latitude, mine.longitude)
 
 
 def look_up(addresses: Iterable[str], databases: Sequence[Path]) -> dict[str, AddressLocation]:
-    """Locations of addresses in MMDB files of cities or autonomous systems; without those that no file knows.
+    """Locations of addresses in MMDB files of cities or autonomous systems, without addresses that no file contains.
 
-    `ResolversError` for a file that cannot be read, and if the package `maxminddb` is missing.
+    Raises `ResolversError` if a file cannot be read or the package `maxminddb` is missing.
     """
     if not databases:
         return {}

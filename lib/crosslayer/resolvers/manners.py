@@ -1,4 +1,4 @@
-"""What a comparison sends at most, to whom, and who is not asked. No packet is sent here."""
+"""Budget and limits of a comparison, and the targets that it must not query. No packet is sent here."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ QUERIES_PER_S = 1.0
 QUERIES_PER_DAY = 5000
 """Default limit for each operator and day, and the highest one for an address outside."""
 NOBODY = "192.0.2.53"
-"""Nobody has this address (RFC 5737). A query to it shows whether the network intercepts UDP port 53."""
+"""An address that no host has (RFC 5737). A query to it shows whether the network intercepts UDP port 53."""
 USUAL_QUERIES = 300
-"""Five resolvers need no more by default. A budget above it is pointed out."""
+"""Maximum number of queries for five resolvers by default. A larger budget gets a warning."""
 
 _CONNECTION_BYTES = {
     Protocol.DOUDP: 500,
@@ -45,9 +45,9 @@ def early(protocol: Protocol) -> bool:
 
 
 def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
-    """Queries of a visit: first, next, miss, idle, resumed, early data. DoUDP has no connection, so no next one.
+    """Number of queries of a visit: first, next, miss, idle, resumed, early data. DoUDP has no next query.
 
-    With idle times, UDP may need one more to find when the network forgets a flow.
+    With idle times, a transport over UDP may need one more query, to find when the network forgets a flow.
     """
     over_udp = protocol is Protocol.DOUDP or protocol.transport.over_quic
     more = (
@@ -61,13 +61,13 @@ def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
 
 
 def priming_queries(plan: ComparePlan, rounds: int) -> int:
-    """Queries that fill the cache of an address in so many rounds, at most."""
+    """Maximum number of queries that fill the cache of an address in `rounds` rounds."""
     return rounds if plan.every_s or plan.idle_s else (rounds + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorBudget:
-    """What one operator receives and sends at most."""
+    """Maximum number of queries to one operator, and of bytes from and to it."""
 
     operator: str
     addresses: tuple[str, ...]
@@ -83,7 +83,7 @@ def budget(
     visited: Container[tuple[int, int]] = (),
     network_check: bool = False,
 ) -> list[OperatorBudget]:
-    """What a comparison sends at most from now on, by operator; `visited` has rounds and targets."""
+    """Maximum that a comparison still has to send, by operator; `visited` has pairs of round and target."""
     missing: dict[str, list[tuple[int, ResolverTarget]]] = {}
     for number, target in enumerate(plan.targets):
         if number not in not_asked:
@@ -120,7 +120,7 @@ def budget(
 
 
 def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per_s: float, per_day: int) -> str:
-    """The budget as text for people."""
+    """The budget as text."""
     name = plan.name
     if not shares:
         return "This comparison sends nothing more."
@@ -176,7 +176,7 @@ def _visits_of_an_operator(plan: ComparePlan) -> dict[str, int]:
 
 
 def span(seconds: float) -> str:
-    """A time as people write it: 90 s, 15 min, 2 h, 7 d."""
+    """A duration as text: 90 s, 15 min, 2 h, 7 d."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g} {unit}"
@@ -184,7 +184,7 @@ def span(seconds: float) -> str:
 
 
 def check_limits(queries_per_s: float, per_day: int, targets: Iterable[ResolverTarget]) -> None:
-    """Raise `ResolversError` for a rate or a daily limit that an address outside must not get."""
+    """Raise `ResolversError` if a rate or daily limit is too high for an address outside the machine."""
     for value, most, unit, where in (
         (queries_per_s, QUERIES_PER_S, "query/s", "--rate"),
         (per_day, QUERIES_PER_DAY, "queries a day", "--per-day"),
@@ -201,7 +201,7 @@ def check_limits(queries_per_s: float, per_day: int, targets: Iterable[ResolverT
 
 
 def stopped(targets: Sequence[ResolverTarget]) -> Mapping[int, str]:
-    """Targets that are never asked, by number, each with the reason of its entry in the stop list."""
+    """Targets in the stop list, by number, each with the reason of its entry."""
     stops = stop_list.load()
     reasons = {
         number: stops.reason(target.address, target.operator, target.name, *([target.host] if target.host else []))

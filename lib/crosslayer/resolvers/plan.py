@@ -1,4 +1,4 @@
-"""What a comparison measures, and what it measured: values, and rows of the tables. No I/O."""
+"""The plan and the results of a comparison, as values and as rows of the tables. No I/O."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from crosslayer.vocabulary import SIZES_BY_PART, CacheUse, EventKind, Protocol, 
 STUDY = "resolvers"
 """Study of the campaigns that a comparison writes."""
 HERE = "host-1"
-"""Vantage point of a comparison that has one and gives it no name."""
+"""Default name of a vantage point."""
 LEFT_ALONE_AFTER = 3
-"""A target that fails in so many visits in succession is not asked again, nor an address that never answers."""
+"""A target is not queried again after so many consecutive failed visits, or so many visits of a silent address."""
 SILENT = "timeout"
 """Error of a query without an answer."""
 DISTURBANCES = (EventKind.ADDRESS_CHANGED, EventKind.CLOCK_STEPPED, EventKind.SLEPT)
-"""Events of a round."""
+"""Events that disturb a round."""
 QUERIES, EVENTS, LOCATIONS = "resolver_queries", "resolver_events", "resolver_locations"
 """Tables of a comparison."""
 
@@ -35,20 +35,20 @@ class IdleQuery:
     """A query on a connection that was idle."""
 
     idle_s: float
-    """Idle time as planned."""
+    """Planned idle time."""
     measured_idle_s: float
-    """Idle time as it was."""
+    """Measured idle time."""
     time_ms: float | None = None
     error: str | None = None
     moved: bool | None = None
     """Whether the server then validated another address or port of the client; None without QUIC."""
     search: bool = False
-    """It is no time of the plan, but narrows down when the network forgets the connection."""
+    """Whether the idle time is not from the plan, but searches when the network forgets the flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetVisit:
-    """One visit of a target. Times are in ms, None where they were not measured."""
+    """One visit of a target. Times are in ms unless stated otherwise, None if not measured."""
 
     round: int
     target: int
@@ -66,9 +66,9 @@ class TargetVisit:
     resumed_handshake_ms: float | None = None
     """The handshake of that connection."""
     session_resumed: bool | None = None
-    """Whether TLS resumed the session there."""
+    """Whether TLS resumed the session on that connection."""
     miss_ms: float | None = None
-    """Query on the first connection for a name that nobody asked for before; None without a zone."""
+    """Query on the first connection for a new name, which is in no cache; None without a zone."""
     rtt_ms: float | None = None
     """RTT of the path: TCP connect."""
     site: str | None = None
@@ -90,12 +90,12 @@ class TargetVisit:
     first_bytes: tuple[int, ...] | None = None
     """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
     resumed_bytes: tuple[int, ...] | None = None
-    """The same of the query on a resumed connection."""
+    """The same for the query on a resumed connection."""
     idle: tuple[IdleQuery, ...] = ()
     """Queries on the first connection after idle times; the last one may have failed."""
 
     def time_ms(self, key: str) -> float | None:
-        """One of its times: a field, or the query after an idle time by `idle_key`."""
+        """One of its times by key: a field, or `idle_key` of an idle time."""
         for query in self.idle:
             if not query.search and idle_key(query.idle_s) == key:
                 return query.time_ms
@@ -104,7 +104,7 @@ class TargetVisit:
 
     @property
     def errors(self) -> dict[str, str]:
-        """What failed after the first query, by the name of the query."""
+        """Errors after the first query, by the name of the failed query."""
         if not (self.next_error or self.miss_error or self.resumed_error or self.early_error or self.idle):
             return {}  # most visits
         errors = {
@@ -124,7 +124,7 @@ def idle_key(idle_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorStop:
-    """An operator that asked to stop. It is left alone for the rest of the comparison."""
+    """An operator that asked to stop. It gets no further queries in the comparison."""
 
     operator: str
     reason: str
@@ -134,7 +134,7 @@ class OperatorStop:
 
 @dataclass(frozen=True, slots=True)
 class OperatorLimit:
-    """An operator that got all its queries of a day. It is left out until the next day."""
+    """An operator that reached its daily limit. It is left out until the next day."""
 
     operator: str
     reason: str
@@ -154,7 +154,7 @@ class MissedRound:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Something that happened to the measuring machine or its network during a round."""
+    """An event at the measuring machine or its network that disturbed a round."""
 
     kind: EventKind
     """ADDRESS_CHANGED, CLOCK_STEPPED or SLEPT."""
@@ -164,16 +164,16 @@ class Disturbance:
     noticed_s: float
     """Seconds since the Unix epoch."""
     voids: int | None = None
-    """Attempt at the round that it voids: the round is measured again; None if it voids none."""
+    """Number of the attempt that it voids, so that the round is measured again; None if it voids none."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkCheck:
-    """A query over UDP to an address where nobody is."""
+    """A query over UDP to an address that no host has."""
 
     address: str
     intercepted: bool
-    """It was answered."""
+    """Whether it was answered."""
     site: str | None
     """Name server identifier of the answer."""
     checked_s: float
@@ -182,25 +182,25 @@ class NetworkCheck:
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What a comparison measures, besides name, rounds and vantage points: `[options]` of its plan."""
+    """`[options]` of a comparison's plan: all of `ComparePlan` except name, rounds, seed and vantage points."""
 
     targets: tuple[ResolverTarget, ...] = ()
-    """Who is asked, over which transport."""
+    """Addresses to query, each with a transport."""
     timeout_s: float = 5.0
-    """Time that a query may take, s."""
+    """Time limit of a query, s."""
     resumed: bool = False
-    """Resumed connections are measured too, also with early data."""
+    """Whether resumed connections are measured too, also with early data."""
     idle_s: tuple[float, ...] = ()
     """Idle times of the first connection, each followed by a query, ascending."""
     zone: str = ""
-    """Zone in which every name exists, for queries that miss the cache; empty: there are none."""
+    """Zone in which every name exists, for queries that miss the cache; empty if misses are not measured."""
     every_s: float = 0.0
     """Time from the start of a round to the start of the next one; 0 without a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparePlan:
-    """What a comparison measures."""
+    """The plan of a comparison."""
 
     name: str
     """Domain name of the queries (type A)."""
@@ -210,19 +210,19 @@ class ComparePlan:
     timeout_s: float
     targets: list[ResolverTarget]
     resumed: bool = False
-    """Resumed connections are measured too, also with early data."""
+    """Whether resumed connections are measured too, also with early data."""
     zone: str = ""
-    """Zone in which every name exists: misses are measured with names below it; empty: they are not."""
+    """Zone in which every name exists, for queries that miss the cache; empty if misses are not measured."""
     vantages: tuple[str, ...] = (HERE,)
     """Names of the vantage points."""
     every_s: float = 0.0
-    """Time from the start of a round to the start of the next one, s; 0: they follow each other at once."""
+    """Time from the start of a round to the start of the next one, s; 0 without a schedule."""
     idle_s: tuple[float, ...] = ()
     """Idle times of the first connection, each followed by a query, ascending."""
 
     @property
     def most_repeats(self) -> int:
-        """So many disturbed rounds are measured again at each vantage point, at most."""
+        """Maximum number of repetitions of disturbed rounds at each vantage point."""
         return max(2, self.rounds // 10)
 
     def order(self, round_: int) -> list[int]:
@@ -230,7 +230,7 @@ class ComparePlan:
         return list(_order(self.seed, round_, len(self.targets)))
 
     def campaign_plan(self, clock: str) -> Plan:
-        """The same as the plan of a campaign: a cell is a vantage point and a name."""
+        """The plan of the campaign: each cell is a vantage point with the name."""
         return Plan(
             study=STUDY,
             links=self.vantages,
@@ -253,7 +253,7 @@ class ComparePlan:
         options: Mapping[str, Any],
         where: str,
     ) -> ComparePlan:
-        """From the plan of a campaign; `ResolversError` for options that are not those of a comparison."""
+        """Read the plan of a campaign; `ResolversError` for options that are not those of a comparison."""
         known = checked(dict(options), CompareOptions, where=where, error=ResolversError, json_file=True)
         (name,) = names
         return cls(
@@ -275,12 +275,12 @@ def _positions(seed: int, round_: int, count: int) -> dict[int, int]:
 
 
 Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck | Disturbance
-"""What happens in a comparison."""
+"""An entry in the journal of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A comparison and all that happened in it."""
+    """A comparison with all its entries."""
 
     plan: ComparePlan
     entries: dict[str, list[Entry]]
@@ -288,7 +288,7 @@ class Measured:
 
     @property
     def visits(self) -> list[TargetVisit]:
-        """All visits but those of attempts that were voided."""
+        """All visits except those of voided attempts."""
         attempts = {vantage: _attempts(some) for vantage, some in self.disturbances.items()}
         return [
             entry
@@ -299,7 +299,7 @@ class Measured:
 
     @property
     def disturbances(self) -> dict[str, list[Disturbance]]:
-        """What disturbed a round, by vantage point."""
+        """All disturbances of rounds, by vantage point."""
         return {
             vantage: [entry for entry in some if isinstance(entry, Disturbance)]
             for vantage, some in self.entries.items()
@@ -323,7 +323,7 @@ class Measured:
 
 
 def measured_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> Measured:
-    """What the tables have; targets have no names of certificates and no paths, which rows lack too."""
+    """The comparison in the tables. Rows contain neither host names nor paths of its targets."""
     named = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target").collect()
     targets = [
         ResolverTarget(resolver, operator, address, Protocol(protocol), port, role=Role(role))
@@ -354,16 +354,16 @@ _TARGET = ("resolver", "operator", "address", "protocol", "port", "role")
 
 @dataclass(slots=True)
 class _Answers:
-    """What became of the visits of an address from one vantage point."""
+    """Outcome of the visits of an address from one vantage point."""
 
     visits: int = 0
     tried: set[bool] = field(default_factory=set)
-    """Over UDP, over TCP."""
+    """Kinds of transport that were tried: True for UDP, False for TCP."""
     silent: bool = True
 
 
 class Progress:
-    """What was measured from one vantage point so far, and who is left alone there.
+    """The progress of a comparison at one vantage point, and the targets that are not queried again there.
 
     Parameters
     ----------
@@ -372,9 +372,9 @@ class Progress:
     vantage
         The vantage point.
     entries
-        What was measured before.
+        Earlier entries.
     record
-        Keeps new entries, before they count.
+        Stores new entries before they are counted.
     """
 
     def __init__(
@@ -401,14 +401,14 @@ class Progress:
             self._count(entry)
 
     def add(self, *entries: Entry) -> None:
-        """Record what happened, all of it or nothing; it is kept also if the process is killed afterwards."""
+        """Record entries, all or none. They persist even if the process is killed afterwards."""
         if self.record is not None:
             self.record(entries)
         for entry in entries:
             self._count(entry)
 
     def copy(self, round_: int) -> Progress:
-        """What another machine has to know to measure a round; the copy has no `record`."""
+        """A copy with the state that another machine needs to measure a round. It has no `record`."""
         copy = Progress(self.plan, self.vantage)
         copy.stops, copy.check = dict(self.stops), self.check
         copy.disturbances = list(self.disturbances)
@@ -419,13 +419,13 @@ class Progress:
         return copy
 
     def visited(self, round_: int, target: int) -> bool:
-        """Whether a target was visited in a round, in its latest attempt."""
+        """Whether a target was visited in the latest attempt at a round."""
         visited = self._visited.get((round_, self.attempt(round_)))
         return visited is not None and bool(visited[target])
 
     @property
     def visits(self) -> set[tuple[int, int]]:
-        """Round and target of each visit but those of attempts that were voided."""
+        """Round and target of each visit, except visits of voided attempts."""
         return {
             (round_, target)
             for (round_, attempt), visited in self._visited.items()
@@ -439,7 +439,7 @@ class Progress:
         return _attempts(self.disturbances).get(round_, 0)
 
     def voids(self, round_: int) -> int | None:
-        """Attempt that a disturbance of a round voids; None if no more rounds are measured again."""
+        """Number of the attempt that a disturbance of a round voids; None after `most_repeats` repetitions."""
         repeats = sum(_attempts(self.disturbances).values())
         return self.attempt(round_) if repeats < self.plan.most_repeats else None
 
@@ -448,9 +448,9 @@ class Progress:
         return self._idle[quic]
 
     def left_alone(self, target: int) -> bool:
-        """Whether a target is not asked again.
+        """Whether a target is not queried again.
 
-        Its operator asked to stop, its latest visits failed, or nothing at its address ever answered.
+        This is the case if its operator asked to stop, its latest visits failed, or its address never answered.
         """
         one = self.plan.targets[target]
         if one.operator in self.stops or self._failed.get(target, 0) >= LEFT_ALONE_AFTER:
@@ -617,11 +617,11 @@ def entries_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> dict[str, list[En
 
 
 _RARE = ("first_bytes", "resumed_bytes", "idle")
-"""The last fields of `TargetVisit`, which most comparisons have in no visit."""
+"""The last fields of `TargetVisit`, which are empty in all visits of most comparisons."""
 
 
 def _visits_frame(queries: pl.LazyFrame) -> pl.DataFrame:
-    """A row for each visit, in the order of their starts; the fields of `TargetVisit`, with lists for tuples."""
+    """A row for each visit in order of start, with the fields of `TargetVisit`; tuples are lists."""
     state, total, error = pl.col("state"), pl.col("total_ms"), pl.col("error")
     miss = pl.col("cache") == CacheUse.MISS
     cold, kept, early, resumed = (

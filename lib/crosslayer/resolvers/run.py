@@ -35,7 +35,7 @@ class CompareStatus(IntEnum):
 
     COMPLETE = 0
     DAY_LIMIT = 75
-    """It continues on another day (EX_TEMPFAIL of sysexits.h)."""
+    """A daily limit was reached; the comparison continues on another day (EX_TEMPFAIL of sysexits.h)."""
     INTERRUPTED = 130
 
 
@@ -58,11 +58,11 @@ class CompareRequest:
     json_file: Path | None
     report_file: Path | None
     hosts: Mapping[str, str]
-    """Machine of each vantage point, as SSH knows it; empty for this machine."""
+    """SSH destination of each vantage point; empty for this machine."""
     locations: Mapping[str, AddressLocation]
-    """By address of a resolver, where something is known."""
+    """Known locations by address of a resolver."""
     positions: Mapping[str, AddressLocation]
-    """By vantage point, where it is known."""
+    """Known positions by vantage point."""
 
 
 def request(
@@ -91,12 +91,13 @@ def request(
 ) -> CompareRequest:
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
-    Without `everything`, the first address of each resolver is measured, DoTCP only where `protocols` has it, and no
-    resumed connection. `idle_s` are idle times of the kept connection, each followed by a query. With a `zone`, misses
-    are measured by queries for new names below it. With `self_check`, the first resolver is measured twice, as if it
-    were two (A/A). With `every_s`, a round begins every so many seconds.
-    `hosts` are machines that measure in place of this one, by the names of their vantage points. `databases` are MMDB
-    files that locate resolvers, and `at` positions of vantage points.
+    Without `everything`, only the first address of each resolver is measured, and no resumed connection. DoTCP is then
+    measured only if `protocols` has it or a resolver has no other transport. `idle_s` are idle times of the kept
+    connection, each followed by a query. With a `zone`, misses are measured by queries for new names below it. With
+    `self_check`, the first resolver is measured twice, as if it were two (A/A). `every_s` is the time from the start
+    of a round to the next.
+    `hosts` are machines that measure instead of this one, by the names of their vantage points. `databases` are MMDB
+    files with locations of resolvers, and `at` has the positions of vantage points.
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
@@ -137,14 +138,15 @@ def request(
 
 
 def vantage() -> str:
-    """Name of this vantage point: that of the machine in campaigns."""
+    """Name of this vantage point, i.e. the name of this machine in campaigns."""
     return provenance.this_host("").name or HERE
 
 
 def vantages(text: str) -> dict[str, str]:
-    """Machines by the names of their vantage points: `[NAME=]HOST`, separated by commas; else `host-1`, `host-2`.
+    """Parse machines by the names of their vantage points: `[NAME=]HOST`, separated by commas.
 
-    `ResolversError` for an invalid name, and for a name or machine that occurs twice.
+    Default names are `host-1`, `host-2` etc. Raises `ResolversError` for an invalid name, and for a name or machine
+    that occurs twice.
     """
     hosts: dict[str, str] = {}
     for number, part in enumerate(text.split(","), start=1):
@@ -163,7 +165,7 @@ def vantages(text: str) -> dict[str, str]:
 
 
 def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> list[ResolverTarget]:
-    """The first address of each resolver, and no DoTCP unless it is asked for or the only transport."""
+    """The first address of each resolver, without DoTCP unless `protocols` is given or it is the only transport."""
     first: dict[str, str] = {}
     kept = [target for target in targets if first.setdefault(target.name, target.address) == target.address]
     others = {target.name for target in kept if target.protocol is not Protocol.DOTCP}
@@ -173,7 +175,7 @@ def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> 
 
 
 def announce(request: CompareRequest, say: Say) -> None:
-    """Print what will be sent at most, and to whom."""
+    """Print what is left out, and the maximum that will be sent to each operator."""
     for entry in request.left_out:
         say(f"left out: {entry}")
     stopped = {request.plan.targets[number]: reason for number, reason in request.not_asked.items()}
@@ -183,7 +185,7 @@ def announce(request: CompareRequest, say: Say) -> None:
     check = needs_check(request.plan, request.not_asked)
     if request.resume:
         with Journal.resume(request.dataset, request.plan) as journal:
-            # What every vantage point has.
+            # Visits that every vantage point has made.
             visited = set.intersection(*(progress.visits for progress in journal.progress.values()))
             check = check and any(progress.check is None for progress in journal.progress.values())
     shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
@@ -191,7 +193,7 @@ def announce(request: CompareRequest, say: Say) -> None:
 
 
 def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget where an address is outside; `OutsideError` without it.
+    """Obtain consent if an address is outside the machine; `OutsideError` without consent.
 
     `ask` receives a question and returns what the user typed.
     """
@@ -203,7 +205,7 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
 
 
 def _outside(request: CompareRequest) -> list[str]:
-    """Addresses that are asked and need the user's consent."""
+    """Addresses that will be queried and need the user's consent."""
     asked = [target.address for number, target in enumerate(request.plan.targets) if number not in request.not_asked]
     if needs_check(request.plan, request.not_asked):
         asked.append(manners.NOBODY)
@@ -211,9 +213,9 @@ def _outside(request: CompareRequest) -> list[str]:
 
 
 def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
-    """Measure, write the dataset, print the result and write it.
+    """Measure, write the dataset, and print and write the result.
 
-    `CrosslayerError` if a file cannot be written.
+    Raises `CrosslayerError` if a file cannot be written.
     """
     make = Journal.resume if request.resume else Journal.create
     status, ending = CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."

@@ -1,4 +1,4 @@
-"""When the rounds of a comparison are due."""
+"""Due times of the rounds of a comparison."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crosslayer.resolvers.errors import ResolversError
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _LOOK_S = 600.0
-"""The clock is looked at so often, since it may be set while a round is waited for."""
+"""Interval between readings of the clock during a wait, s. The clock may be set meanwhile."""
 
 
 def seconds(text: str, where: str) -> float:
-    """A time such as `90s`, `15m`, `2h` or `7d`; `ResolversError` if it is none."""
+    """Parse a duration such as `90s`, `15m`, `2h` or `7d`; `ResolversError` for other texts."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", text.strip())
     if match is None or match[2] not in _UNITS or float(match[1]) == 0:
         raise ResolversError(f"is no time: {text!r}", where=where, next_step="Write 90s, 15m, 2h or 7d.")
@@ -25,23 +25,23 @@ def seconds(text: str, where: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RoundTimes:
-    """The times of rounds."""
+    """Due times of rounds."""
 
     first_s: float
-    """When the first round is due, seconds since the Unix epoch."""
+    """Due time of the first round, seconds since the Unix epoch."""
     every_s: float
-    """Time between rounds; 0: each is due at once."""
+    """Time from one round to the next; with 0, all rounds are due at once and none is missed."""
 
     def due_s(self, round_: int) -> float:
-        """When a round is due."""
+        """Due time of a round, seconds since the Unix epoch."""
         return self.first_s + round_ * self.every_s
 
     def over_s(self, round_: int) -> float:
-        """From when on a round is missed: the next one is due."""
+        """Time from which a round counts as missed, because the next one is due."""
         return self.due_s(round_ + 1) if self.every_s else math.inf
 
     def wait(self, round_: int, sleep: Callable[[float], object] = time.sleep) -> bool:
-        """Wait until a round is due; returns whether it still is."""
+        """Wait until a round is due; returns False if it is missed."""
         while self.every_s and (left_s := self.due_s(round_) - time.time()) > 0:
             sleep(min(left_s, _LOOK_S))
         return time.time() < self.over_s(round_)

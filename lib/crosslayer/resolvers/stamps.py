@@ -30,11 +30,11 @@ class UnsupportedStampError(ResolversError):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a stamp contains, without options and certificate hashes."""
+    """The content of a stamp, without options and certificate hashes."""
 
     protocol: Protocol
     address: str
-    """Address with an optional port, IPv6 in brackets; empty where the stamp has none."""
+    """Address with an optional port, IPv6 in brackets; empty if the stamp has none."""
     host: str = ""
     """Name in the certificate, with an optional port; empty for plain DNS."""
     path: str = ""
@@ -69,7 +69,7 @@ def decode(text: str, *, where: str) -> Stamp:
         host = fields.text()
         stamp = Stamp(protocol, address, host, fields.text() if protocol.transport.over_http else "")
         if fields.rest:
-            fields.array()  # resolvers for the name of the host: its address is required instead
+            fields.array()  # bootstrap resolvers for the host name: not needed, since an address is required
     if fields.rest:
         raise _fault(f"has {len(fields.rest)} bytes too many", where)
     return stamp

@@ -1,4 +1,4 @@
-"""A resolver's address and transport: what a comparison asks."""
+"""A target of a comparison: one address of a resolver with one transport."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from crosslayer.vocabulary import Protocol, Role
 
 DNS_PATH = "/dns-query"
-"""Path of DoH and DoH3 where a list gives none."""
+"""Path of DoH and DoH3 if a list gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class ResolverTarget:
 
     name: str
     operator: str
-    """Who is asked: the queries to all targets of an operator share one rate limit."""
+    """Operator of the resolver. Queries to all targets of an operator share one rate limit."""
     address: str
     """IPv4 or IPv6 address in its canonical form."""
     protocol: Protocol
@@ -25,7 +25,7 @@ class ResolverTarget:
     """Name in the certificate; empty for unencrypted transports."""
     path: str = DNS_PATH
     role: Role = Role.MEASURED
-    """`SELF_CHECK` for the same target once more, under another name (A/A)."""
+    """`SELF_CHECK` for the copy of a target in the A/A self-check."""
 
     @property
     def label(self) -> str:
@@ -34,7 +34,7 @@ class ResolverTarget:
 
     @property
     def title(self) -> str:
-        """Its name; that of an A/A copy has a suffix."""
+        """Name of the resolver; an A/A copy has a suffix."""
         return self.name if self.role is Role.MEASURED else f"{self.name} (A/A)"
 
     def copies(self, other: ResolverTarget) -> bool:

@@ -1,7 +1,7 @@
-"""Measure resolvers in rounds: every target once a round, in a drawn order, the operators interleaved.
+"""Measure resolvers in rounds. Each round visits every target once, in random order, with operators interleaved.
 
-Only one query is under way at a time, so that none delays another. While the rate limit of one operator lets it wait,
-others are asked.
+Only one query is in flight at a time, so that queries do not delay each other. While the rate limit of one operator
+requires a wait, queries go to other operators.
 """
 
 from __future__ import annotations
@@ -60,29 +60,32 @@ from crosslayer.vocabulary import SIZES_BY_PART, EventKind
 
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CACHED_FOR_S = 10.0
-"""An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
+"""Least remaining time of an answer in the resolver's cache, s. Below it, a query fills the cache before a visit."""
 _SOON_S = 3.0
 """The same before a query on an idle connection."""
 _TTL_STEP_S = 1.0
-"""A TTL is rounded down to whole seconds, so that an entry may end so much later."""
+"""A TTL is rounded down to whole seconds, so an entry may expire this much later, s."""
 _CHECK_S = 2.0
-"""A middlebox is near: it answers in this time."""
+"""Maximum wait for an answer of a middlebox, which is near, s."""
 _AT_ONCE = 5
-"""Operators that are interleaved. With more, each waits so long for its turn that servers close kept connections."""
+"""Number of interleaved operators. With more, each waits for its turn so long that servers close kept connections."""
 _SETTLE_S = 0.1
-"""A server sends tickets and probes of the path's MTU for so long after an answer."""
+"""Time after an answer in which a server still sends tickets and path MTU probes, s."""
 _NO_TICKET = "the server sent no session ticket"
 _RESET = "connection reset"
 _SHORT_S = 10.0
-"""No network forgets a flow after so short a time without packets: another cause is its new address."""
+"""No network forgets a flow after a shorter time without packets, s. Another client address then has another cause."""
 _RESETS = 2
-"""Operators whose kept TCP connections are reset in one round: one alone may have restarted its server."""
+"""Number of operators with reset TCP connections in one round that shows a disturbance.
+
+A single operator may have restarted its server.
+"""
 Steps = Iterator[float | TargetVisit]
-"""Steps of an operator: the time (CLOCK_MONOTONIC, s) at which its next query may leave, or a visit that ended."""
+"""Steps of an operator: the time (CLOCK_MONOTONIC, s) at which its next query may leave, or a finished visit."""
 
 
 def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
-    """Whether a comparison asks over UDP port 53, which networks intercept."""
+    """Whether a comparison sends queries to UDP port 53, which some networks intercept."""
     return any(
         target.protocol is Protocol.DOUDP and target.port == Protocol.DOUDP.transport.port and number not in not_asked
         for number, target in enumerate(plan.targets)
@@ -90,7 +93,7 @@ def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
 
 
 def _check_network(plan: ComparePlan) -> NetworkCheck:
-    """Ask at an address where nobody is: an answer is a middlebox's."""
+    """Send a query to an address that no host has. Only a middlebox can answer it."""
     wait_s = min(plan.timeout_s, _CHECK_S)
     settings = ClientSettings(timeout_s=wait_s, udp_retransmit_s=2 * wait_s)
     query = build_query(Question(plan.name), Protocol.DOUDP, settings, nsid=True)
@@ -102,7 +105,7 @@ def _check_network(plan: ComparePlan) -> NetworkCheck:
 
 
 def _interleaved(operators: Iterable[Steps]) -> Generator[TargetVisit, None, None]:
-    """Advance the steps of all operators, always those that have waited longest for their turn; yields the visits."""
+    """Advance the steps of all operators, always the operator that is due first; yields the visits."""
     pending = enumerate(operators)
     waiting = [(0.0, number, steps) for number, steps in itertools.islice(pending, _AT_ONCE)]
     while waiting:
@@ -119,18 +122,18 @@ def _interleaved(operators: Iterable[Steps]) -> Generator[TargetVisit, None, Non
 
 
 class Visitor:
-    """Visits the targets of a comparison from one vantage point, a round at a time.
+    """Visits the targets of a comparison from one vantage point, one round at a time.
 
     Parameters
     ----------
     progress
-        What was measured before; visits are added to it.
+        Earlier entries; visits are added to it.
     ledger
         Rates and limits of the operators.
     ca_file
         Trusted CAs.
     not_asked
-        Numbers of targets that are never asked.
+        Numbers of targets that are never queried.
     capture
         Counts the bytes of queries on new connections; see `capture_here`.
     """
@@ -147,7 +150,7 @@ class Visitor:
         self._progress, self._plan, self._ledger, self._ca_file = progress, progress.plan, ledger, ca_file
         self._not_asked, self._capture = not_asked, capture
         self.limited: dict[str, str] = {}
-        """Operators that were left out of the latest round: they got their queries of the day. Each with the reason."""
+        """Operators that were left out of the latest round because of their daily limit, each with a message."""
         self._limits: set[tuple[str, str]] = set()
         # A UDP query is sent once, so that the budget holds.
         timeout_s, idle_s = self._plan.timeout_s, max(self._plan.idle_s, default=0.0)
@@ -162,15 +165,15 @@ class Visitor:
         self._priming_left = {address: priming_queries(self._plan, len(missing)) for address, missing in rounds.items()}
         self._cached_until_s: dict[str, float] = {}
         self._local: dict[str, str | None] = {}
-        """Address of this machine towards each address, at the start of the attempt."""
+        """Source address of packets to each target address, at the start of the attempt."""
         self._measured_idle_s: dict[int, float] = {}
-        """The longest time without packets on the first connection of the latest visit of a target."""
+        """Longest time without packets on the first connection of each target's latest visit."""
 
     def round(self, round_: int) -> Iterator[TargetVisit]:
-        """Make the visits that a round lacks, add them to the progress, and yield them.
+        """Make the missing visits of a round, add them to the progress, and yield them.
 
-        An operator that got its queries of today is left out. If the client's address or clock changes meanwhile, the
-        round begins again, unless so many rounds were measured again that the budget allows no more.
+        An operator that reached its daily limit is left out. If the client's address or clock changes meanwhile, the
+        round starts again, up to `most_repeats` repetitions in all rounds.
         """
         plan, progress = self._plan, self._progress
         self.limited = {}
@@ -191,9 +194,9 @@ class Visitor:
                 self._priming_left[address] += 1
 
     def _attempt(self, round_: int, operators: Iterable[list[int]]) -> Generator[TargetVisit, None, Disturbance | None]:
-        """Make the visits of a round until it is complete or disturbed; returns what disturbed it.
+        """Make the visits of a round; returns the first disturbance, or None.
 
-        A round that is not measured again is completed.
+        A disturbed round ends at once if it will be measured again; otherwise it is completed.
         """
         self._local = {address: outside.local_address(address) for address in self._priming_left}
         clocks, reset = ClockReading.now(), set[str]()
@@ -210,9 +213,9 @@ class Visitor:
         return disturbance
 
     def _disturbed(self, visit: TargetVisit, clocks: ClockReading, reset: set[str]) -> tuple[EventKind, str] | None:
-        """What disturbed the round of a visit, with its evidence.
+        """The event that disturbed the round of a visit, with its evidence; None if there is none.
 
-        `reset` has the operators that reset a kept connection in this round, and gets that of this visit.
+        `reset` collects the operators that reset a kept connection in this round.
         """
         if (event := clocks.disturbed(ClockReading.now())) is not None:
             return event
@@ -259,10 +262,10 @@ class Visitor:
                 return
 
     def _visit(self, visit: TargetVisit, target: ResolverTarget) -> Generator[float, None, TargetVisit]:
-        """A query that fills the cache where it is needed; then path RTT, first, next and resumed query."""
+        """Visit a target: fill the cache if necessary, measure the path RTT, and make the queries of the visit."""
         server, protocol = resolver_of(target, self._ca_file), target.protocol
         error = yield from self._primed(target, server, _CACHED_FOR_S)
-        if error is not None:  # it takes the budget of the first query, which is not sent
+        if error is not None:  # the failed query uses the budget of the first query, which is not sent
             return replace(visit, error=error)
         visit = replace(visit, rtt_ms=self._path_rtt_ms(target))
         yield from self._turn(target)
@@ -328,7 +331,7 @@ class Visitor:
     def _again(
         self, target: ResolverTarget, server: Resolver, resumption: Resumption, sessions: SessionStore
     ) -> ExchangeResult:
-        """Ask on a new connection with a session ticket."""
+        """Send a query on a new connection with a session ticket."""
         result = exchange(
             server,
             self._question,
@@ -342,7 +345,10 @@ class Visitor:
         return replace(result, error=_NO_TICKET) if result.error == NO_TICKET else result
 
     def _idle_times(self, target: ResolverTarget) -> list[tuple[float, bool]]:
-        """Idle times of a visit, ascending; of UDP also one, marked, that narrows down when the network forgets it."""
+        """Idle times of a visit, ascending, each with whether it is a search.
+
+        A transport over UDP gets one more idle time, which searches when the network forgets the flow.
+        """
         times = [(idle_s, False) for idle_s in self._plan.idle_s]
         quic = target.protocol.transport.over_quic
         if times and (quic or target.protocol is Protocol.DOUDP):
@@ -361,7 +367,7 @@ class Visitor:
         *,
         search: bool,
     ) -> Generator[float, None, IdleQuery]:
-        """Leave a connection idle, and ask on it."""
+        """Leave a connection idle, then send a query on it."""
         since_s, challenges = time.monotonic(), client.path_challenges
         yield since_s + idle_s
         yield from self._primed(target, server, _SOON_S)
@@ -376,7 +382,10 @@ class Visitor:
         return IdleQuery(idle_s, measured_idle_s, time_ms, moved=moved, search=search)
 
     def _turn(self, target: ResolverTarget, visit: TargetVisit | None = None) -> Iterator[float]:
-        """Wait until a query to the target may leave: one on the first connection of a visit, if that is given."""
+        """Wait until a query to the target may leave.
+
+        If `visit` is given, the query is on its first connection, and the wait counts as idle time of that connection.
+        """
         since_s = time.monotonic()
         while ready_s := self._ledger.take(target.operator):
             yield time.monotonic() + ready_s - time.time()
@@ -384,10 +393,10 @@ class Visitor:
             self._measured_idle_s[visit.target] = max(self._measured_idle_s[visit.target], time.monotonic() - since_s)
 
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
-        """Fill the cache by a query on a connection of its own, unless it has the name for `least_s` more seconds.
+        """Fill the cache by a query on a separate connection, unless it has the name for at least `least_s`.
 
-        Returns the error. An entry that ends earlier is let expire before, since a query does not prolong it. Nothing
-        is sent if the budget of such queries is spent.
+        Returns the error of the query. The query waits until an older entry has expired, because it does not prolong
+        that entry. Nothing is sent if the budget of these queries is spent.
         """
         cached_for_s = self._cached_until_s.get(target.address, 0.0) - elapsed_s()
         if cached_for_s >= least_s or self._priming_left[target.address] <= 0 or self._intercepted(target):
@@ -402,16 +411,16 @@ class Visitor:
         return error
 
     def _intercepted(self, target: ResolverTarget) -> bool:
-        """Whether a middlebox answers in place of the target: then the resolver's cache is not filled."""
+        """Whether a middlebox answers instead of the target, so that queries do not fill the resolver's cache."""
         check = self._progress.check
         return check is not None and check.intercepted and target.protocol is Protocol.DOUDP
 
     def _ask(
         self, client: Client, target: ResolverTarget, *, connect: bool, name: str = "", after_idle: bool = False
     ) -> tuple[str | None, Answer | None]:
-        """Ask once and heed the outcome; returns the error, None for a good answer, and the answer.
+        """Send one query and apply its outcome; returns the error (None for a good answer) and the answer.
 
-        Of a idle connection (`after_idle`), silence and a closed connection are no fault of the operator.
+        On an idle connection (`after_idle`), silence and a closed connection do not count against the operator.
         """
         question = Question(name) if name else self._question
         query = build_query(question, target.protocol, self._settings, nsid=True)
@@ -432,13 +441,16 @@ class Visitor:
         return error, answer
 
     def _heed(self, target: ResolverTarget, error: str | None, answer: Answer | None = None) -> None:
-        """Heed what an operator wants, by the outcome of a query."""
+        """Apply the outcome of a query to its operator's limits; record if the operator asks to stop."""
         reason = self._ledger.heed(target.operator, error, answer.extended_error if answer else None)
         if reason is not None and target.operator not in self._progress.stops:
             self._progress.add(OperatorStop(target.operator, reason, time.time()))
 
     def _path_rtt_ms(self, target: ResolverTarget) -> float | None:
-        """RTT of the path to the address of a target, ms: TCP connect to a port that it lists; None without one."""
+        """RTT of the path to the address of a target, ms: a TCP connect to one of its listed ports.
+
+        None if it has no TCP port or the connect fails.
+        """
         ports = [
             other.port
             for other in self._plan.targets
@@ -456,7 +468,7 @@ class Visitor:
 
 @contextmanager
 def capture_here() -> Iterator[Capture | None]:
-    """Yield a capture of this network namespace; None where packet sockets are not allowed (CAP_NET_RAW)."""
+    """Yield a capture of this network namespace; None if packet sockets are not allowed (CAP_NET_RAW)."""
     with ExitStack() as stack:
         capture: Capture | None = None
         with suppress(DnsError):
@@ -490,7 +502,10 @@ def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
 
 
 def _settle(client: Client, handshake_ms: float) -> None:
-    """Let a connection come to rest, in less than two round-trips; a connection that ends fails its next query."""
+    """Receive what a server still sends over QUIC, for `_SETTLE_S` plus 1.5 times the handshake's duration.
+
+    Errors are ignored: if the connection has ended, its next query fails.
+    """
     with suppress(DnsError):
         client.settle(_SETTLE_S + 1.5 * handshake_ms / 1000)
 
