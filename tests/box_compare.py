@@ -1,8 +1,8 @@
-"""Compare what `crosslayer compare` measures in a box with the truth, visit by visit.
+"""Compare the times that `crosslayer compare` measures in a box with the true ones, visit by visit.
 
-`python tests/box_compare.py [BOX.toml]` prints a table, in virtual time. `--wall` measures in real time, without
-resumed connections and idle times. The truth is the box's own: its packets, its answers and its description. True times
-are those of packets at the client's end of the path, as in `tests/box_tools.py`.
+`python tests/box_compare.py [BOX.toml]` measures in virtual time and prints a table. `--wall` measures in real time,
+without resumed connections and idle times. The true times come from the box's record of packets and answers, and from
+its description. They are times of packets at the client's end of the path, as in `tests/box_tools.py`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ ROOT = Path(__file__).parents[1]
 ZONE = "box.example"
 ROUNDS = 10
 TRANSPORTS = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "dot", "DoH": "doh", "DoH3": "doh3", "DoQ": "doq"}
-"""Transports, and their names in the truth."""
+"""Transports, and their names in the box's record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A value of a visit, and the truth about it."""
+    """A measured value of a visit, and the true value."""
 
     value: str
-    """What was measured: first, next, miss, idle, resumed, early, rtt or recursion."""
+    """Name of the value: first, next, miss, idle, resumed, early, rtt or recursion."""
     resolver: str
     transport: str
     measured_ms: float
@@ -51,9 +51,9 @@ class Checked:
 def run(
     box: Path, folder: Path, *arguments: str, program: Sequence[str] = (), clock: str = "virtual"
 ) -> tuple[Row, list[Row], list[Row]]:
-    """Compare in a box: the result, the visits with their targets, and the truth.
+    """Run a comparison in a box; returns the result, the visits with their targets, and the box's record.
 
-    `program` is run in the box with the command of the comparison as its last arguments.
+    If `program` is given, it runs in the box, with the comparison's command as its last arguments.
     """
     truth, result, dataset = folder / "truth.jsonl", folder / "result.json", folder / "dataset"
     box_options = ["--clock", clock, "--truth", str(truth), "--packets", "--writable", str(folder)]
@@ -74,7 +74,7 @@ def run(
 
 
 def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
-    """Every time of every visit with its truth."""
+    """Every measured time of every visit with its true value."""
     flows: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     forwarded = [row for row in truth if row["event"] == "packet" and "left_ns" in row]
     for row in sorted(forwarded, key=lambda row: int(row["time_ns"])):
@@ -96,7 +96,7 @@ def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
         over = "udp" if transport in ("DoUDP", "DoH3", "DoQ") else "tcp"
         if visit["error"] is not None:
             continue
-        # A query that fills the cache has a flow of its own, before those that are measured.
+        # A query that fills the cache has a separate flow, before the measured ones.
         ports = list(dict.fromkeys(_port(row) for row in own))
         kept = [row for row in own if _port(row) == ports[0]]
         expected = 1 + (visit["next_ms"] is not None) + (visit["miss_ms"] is not None)
@@ -130,7 +130,7 @@ def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
             recursion_ms = miss["own_ms"] - hit["own_ms"]
             checked.append(Checked("recursion", name, transport, visit["miss_ms"] - hit_ms, recursion_ms, rtt_ms))
         if visit["resumed_ms"] is not None:
-            # Flows between them filled the cache again. CoreDNS's own listener of DoT reports no resumption.
+            # Flows in between filled the cache again. CoreDNS's own DoT listener reports no resumption.
             others = [row for row in own if _port(row) != ports[0] and row["source"] == "hit"]
             resumed = next(row for row in others if row["resumed"] or transport == "DoT")
             add("resumed", _since_first(resumed, packets_of(_port(resumed))), "resumed_ms")

@@ -1,6 +1,6 @@
-"""Inputs and peers that were handled wrongly once; `python -m tests.cases` prints each with its tests.
+"""Inputs and peers that once were handled wrongly. `python -m tests.cases` prints each with its tests.
 
-With numbers it prints the commands that run the tests of these cases.
+With numbers as arguments, it prints the commands that run the tests of these cases.
 """
 
 from __future__ import annotations
@@ -216,11 +216,11 @@ CASES: dict[int, tuple[str, list[str]]] = {
         ],
     ),
 }
-"""Cases by number: a title, which names recordings of `tests/data/har`, and the tests that fail where it comes back."""
+"""Cases by number: a title, in which words are recordings of `tests/data/har`, and the tests that detect the fault."""
 
 
 def command(test: str) -> str:
-    """The command that runs a test of `CASES` from the root of the checkout; `KeyError` where no test has that name."""
+    """The command that runs a test of `CASES` from the root of the checkout; `KeyError` for an unknown test."""
     file, name = names()[test], test.partition(".")[2]
     if file.suffix == ".py":
         return f"pytest {file.relative_to(ROOT)}::{name}"
@@ -228,7 +228,7 @@ def command(test: str) -> str:
 
 
 def main(numbers: list[str]) -> None:
-    """Print the table, or the commands of the tests of these cases, each once."""
+    """Print the table, or with numbers the commands of the tests of these cases, each once."""
     if numbers:
         print("\n".join(dict.fromkeys(command(test) for number in numbers for test in CASES[int(number)][1])))
         return

@@ -1,4 +1,4 @@
-"""What tests ask of every chart."""
+"""A check of charts for several tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crosslayer.figures import Drawing
 
 
 def valid(drawing: Drawing) -> dict[str, Any]:
-    """Its Vega-Lite, checked against the language's own schema (once, where `Drawing.chart` checks every part)."""
+    """Vega-Lite of a drawing, validated as a whole against the schema; `Drawing.chart` validates every part."""
     spec = drawing.vega_lite()
     alt.VConcatChart.validate(spec)
     return spec

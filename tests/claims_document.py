@@ -1,4 +1,4 @@
-"""The verdicts in `docs/findings/claims.md`: `python -m tests.claims_document` renews them."""
+"""The verdicts in `docs/findings/claims.md`; `python -m tests.claims_document` updates them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TITLE = re.compile(r"^## (.*)$", re.MULTILINE)
 
 
 def verdicts() -> dict[str, str]:
-    """Verdict of every claim in the committed campaign of its study, and in virtual time where it is another one."""
+    """Verdict of every claim in the committed campaign of its study, and in virtual time if that one differs."""
     results: dict[str, str] = {}
     for name in STUDIES:
         if own := [claim for claim, owner in owners().items() if owner == name]:
@@ -40,12 +40,12 @@ def verdicts() -> dict[str, str]:
 
 
 def rows(text: str) -> list[tuple[str, str, str]]:
-    """Claim, what is judged, and verdict of every row of a text; a row may have several claims."""
+    """Claim, judged statement and verdict of every row of a text. A row may have several claims."""
     return [(claim, what, verdict) for claims, what, verdict in _ROW.findall(text) for claim in claims.split(", ")]
 
 
 def renewed(text: str, now: dict[str, str]) -> str:
-    """The document with the verdicts `now`: rows of several claims, conclusions and summary are written again."""
+    """The document with the verdicts `now`. The tables, the conclusions and the summary are written again."""
 
     def table(match: re.Match[str]) -> str:
         groups: dict[tuple[str, str], list[str]] = {}
@@ -58,7 +58,7 @@ def renewed(text: str, now: dict[str, str]) -> str:
 
 
 def conclusions(now: dict[str, str]) -> str:
-    """The section of the sentences that are not of a paper, by study."""
+    """The section with our own studies' claims, by study."""
     published = set(pl.read_csv(ROOT / "data" / "published" / "claims.csv")["claim_id"])
     lines = [_CONCLUSIONS, ""]
     for name, study in STUDIES.items():
@@ -70,7 +70,7 @@ def conclusions(now: dict[str, str]) -> str:
 
 
 def summary(text: str) -> str:
-    """A table: how many claims of each section have which verdict (in real time where both are given)."""
+    """A table with the number of claims per section and verdict (in real time, if both clocks have one)."""
     columns = list(claims.Verdict)
     lines = [f"| section | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
     titles = list(_TITLE.finditer(text))

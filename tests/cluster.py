@@ -1,4 +1,4 @@
-"""A Dask cluster of processes, to be killed: a scheduler, workers, and the one who starts a campaign on them."""
+"""A Dask cluster of processes that tests can kill: a scheduler, workers, and a starter of campaigns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def free_port(host: str) -> int:
-    """A port that no system gives away by itself: it stays free while the scheduler that had it is dead."""
+    """A free port outside the ephemeral range, so it stays free while the scheduler is dead."""
     for port in random.sample(range(20_000, 30_000), 100):
         with contextlib.suppress(OSError), socket.create_server((host, port)):
             return port
@@ -30,16 +30,16 @@ def free_port(host: str) -> int:
 
 
 class Cluster:
-    """Processes in groups of their own; a context manager that kills them.
+    """A cluster whose processes each have a process group; a context manager that kills them.
 
     Parameters
     ----------
     folder
-        For logs and the dataset.
+        Folder for logs and the dataset.
     rounds, batch
-        Of the campaign and of a task.
+        Rounds of the campaign, and rounds per task.
     environment
-        Of every process.
+        Additional environment variables of every process.
     host
         Address of the scheduler.
     """
@@ -74,7 +74,7 @@ class Cluster:
             )
 
     def log(self, name: str) -> Path:
-        """What it said."""
+        """Log file of a process."""
         return self.folder / f"{name}.log"
 
     def scheduler(self) -> None:
@@ -91,22 +91,22 @@ class Cluster:
         self._start("starter", *arguments, **environment)
 
     def pause(self, name: str) -> None:
-        """Freeze it with everything it started, until it is killed or `resume`d."""
+        """Stop a process and its children with SIGSTOP, until `resume` or `kill`."""
         os.killpg(self.running[name].pid, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Have it go on after `pause`."""
+        """Continue a process after `pause`."""
         os.killpg(self.running[name].pid, signal.SIGCONT)
 
     def kill(self, name: str) -> None:
-        """With everything it started."""
+        """Kill a process and its children."""
         process = self.running.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def wait_for_log(self, name: str, message: str, *, within_s: float = 120) -> str:
-        """Wait until the log of a program has these words; returns the log."""
+        """Wait until the log of a process contains a message; returns the log."""
         deadline = time.monotonic() + within_s
         while message not in (text := self.log(name).read_text(encoding="utf-8", errors="replace")):
             assert time.monotonic() < deadline, f"{name} did not log {message!r}: {text[-2000:]}"
@@ -114,7 +114,7 @@ class Cluster:
         return text
 
     def finished(self) -> int:
-        """How many rounds are safe; only while nobody measures, who has the store to himself."""
+        """Number of stored rounds. Call it only while no starter runs, because a starter locks the store."""
         if not (self.dataset / FILE_NAME).exists():
             return 0
         with contextlib.closing(Store(self.dataset)) as store:
@@ -122,7 +122,7 @@ class Cluster:
 
 
 def check_whole(dataset: Path, rounds: int) -> pl.DataFrame:
-    """Every load of every round once, in the order of the plan; returns them."""
+    """Check that the dataset has every load of every round once, in the order of the plan; returns the loads."""
     loads = pl.read_parquet(dataset / "page_loads/**/*.parquet", hive_partitioning=False)
     key = ["link", "page", "round", "condition"]
     assert loads.select(key).is_unique().all()

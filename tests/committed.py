@@ -1,4 +1,4 @@
-"""The committed campaigns: `.gitignore` lists them, so a campaign that somebody measured into `data/raw` is not one."""
+"""The committed campaigns. `.gitignore` lists them, which excludes other campaigns in `data/raw`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the RFCs ask and what shows that we do it: `python -m tests.conformance` writes docs/development/conformance.md.
+"""Requirements of RFCs and the tests that show conformance.
 
-The rows are in `conformance.toml`. A test is named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` says
-of which names there is none. No knowledge of the RFCs is in here.
+`python -m tests.conformance` writes docs/development/conformance.md from the rows in `conformance.toml`. A test is
+named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` returns names without a test.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("conformance.toml")
 DOCUMENT = ROOT / "docs" / "development" / "conformance.md"
 NAME = re.compile(r"\b\w+\.(?:test_|Test|Fuzz)\w+")
-"""How a test is named in text."""
+"""Name of a test in text."""
 
 _PYTHON = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 _GO = re.compile(r"^func ((?:Test|Fuzz)\w+)\(", re.MULTILINE)
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One requirement and who has to meet it."""
+    """A requirement, and the component that must meet it."""
 
     section: str
     level: str
-    """MUST, SHOULD and so on, as the RFC has it."""
+    """Requirement level of the RFC: MUST, SHOULD and so on."""
     what: str
     who: str
     verdict: str
     """yes, partly, no or n/a."""
     tests: list[str] = []
     why: str = ""
-    """Why not, or what shows it where no test does."""
+    """Reason why the requirement is not met, or evidence if there is no test."""
 
 
 class _Rows(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,14 +44,14 @@ class _Rows(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read() -> dict[str, list[Row]]:
-    """The rows by the title of their table; `msgspec.ValidationError` where one is none."""
+    """Rows by the title of their table; `msgspec.ValidationError` for an invalid row."""
     tables = msgspec.toml.decode(ROWS.read_bytes(), type=dict[str, _Rows])
     return {title: table.rows for title, table in tables.items()}
 
 
 @cache
 def names() -> dict[str, Path]:
-    """Every test there is, of pytest by its module and of Go by its package, and its file."""
+    """File of every test by the test's name: MODULE.test_NAME of pytest, PACKAGE.TestName of Go."""
     python = {
         f"{file.stem}.{name}": file for file in ROOT.glob("tests/**/test_*.py") for name in _matches(_PYTHON, file)
     }
@@ -68,12 +68,12 @@ def _matches(pattern: re.Pattern[str], file: Path) -> list[str]:
 
 
 def missing(named: Iterable[str]) -> list[str]:
-    """Those of the names that no test has."""
+    """The names that no test has."""
     return sorted(set(named) - names().keys())
 
 
 def to_markdown() -> str:
-    """`docs/development/conformance.md`."""
+    """The text of `docs/development/conformance.md`."""
     tables = read()
     counts = Counter(row.verdict for rows in tables.values() for row in rows)
     tested = sum(bool(row.tests) for rows in tables.values() for row in rows)

@@ -1,4 +1,4 @@
-"""Helpers of the tests (`synthetic`) are importable from every test."""
+"""Settings of all tests. The helpers in this folder, e.g. `synthetic`, are importable from every test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# These machines are shared: how long an example takes says nothing.
+# No deadlines, because the duration of an example varies on shared machines.
 hypothesis.settings.register_profile(
     "shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
 )
@@ -19,9 +19,9 @@ hypothesis.settings.load_profile("shared")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Append the reason of a skipped test to the file CROSSLAYER_SKIPS names; `make test` prints them at its end."""
+    """Append the reason of a skipped test to the file in CROSSLAYER_SKIPS; `make test` prints this file at its end."""
     if report.skipped and not hasattr(report, "wasxfail") and (path := os.environ.get("CROSSLAYER_SKIPS")):
         assert isinstance(report.longrepr, tuple)
         reason = report.longrepr[2].removeprefix("Skipped: ").splitlines()[0]
-        with Path(path).open("a", encoding="utf-8") as file:  # one write of one line: several runs append to it
+        with Path(path).open("a", encoding="utf-8") as file:  # a line is one write, because several runs append
             file.write(f"{reason}\t{report.nodeid}\n")

@@ -1,4 +1,4 @@
-"""The recordings of `tests/data/har`: what becomes of each, and how a program can damage one."""
+"""The recordings of `tests/data/har`, their expected results, and a function that damages recordings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HARS = Path(__file__).parent / "data" / "har"
-"""Small recordings, made up, one for each way in which programs write HAR; no host in them exists."""
+"""Small artificial recordings, one for each way in which programs write HAR. Their hosts do not exist."""
 
 _A_SCRIPT = ("www.syn.test", ["/", "/a.js"])
 _ALIKE = (
@@ -58,7 +58,7 @@ PAGES: dict[str, tuple[str, list[str]]] = {
     "underscore.har": ("www.syn.test", ["/", "https://my-cdn.syn.test/a.js"]),
     "utf8_in_js_slow.har": ("www.syn.test", ["/", "/%E2%9C%93.js"]),
 }
-"""Recordings of a page: its host name and the key of every resource, in the order of the requests."""
+"""Recordings of a page, with the page's host name and the key of every resource in the order of the requests."""
 
 REFUSED = {
     "empty.har": "is empty",
@@ -68,10 +68,10 @@ REFUSED = {
     "nolog.har": "has no key 'log'",
     "post_only.har": "has no document, an HTML response to GET; its requests are: 2 POST",
 }
-"""Recordings of no page, and what the error says."""
+"""Recordings that contain no page, with part of the error message."""
 
 MADE_ONLY = ("secret_in_path_and_body.har",)
-"""Recordings whose code names another URL than was requested: their page loads only with synthesised code."""
+"""Recordings whose code names other URLs than were requested. Such pages load only with synthesised code."""
 
 _VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1e308, 2**70, "", "null", "\ud800", "https://[", "http://x.test:99999/", "//", "%", "data:,",
@@ -88,7 +88,7 @@ def contents(name: str) -> bytes:
 
 
 def mutated(har: Any, draw: random.Random, changes: int) -> Any:
-    """A recording with values replaced, removed, repeated or swapped anywhere in it."""
+    """A recording in which random values are replaced, removed, repeated or swapped."""
     har = copy.deepcopy(har)
     for _ in range(changes):
         holders = list(_holders(har))
@@ -114,7 +114,7 @@ def mutated(har: Any, draw: random.Random, changes: int) -> Any:
 
 
 def _holders(value: Any) -> Any:
-    """Every object and array of a value that is not empty."""
+    """All non-empty objects and arrays in a value."""
     if isinstance(value, (dict, list)) and value:
         yield value
         for item in value.values() if isinstance(value, dict) else value:
@@ -122,7 +122,7 @@ def _holders(value: Any) -> Any:
 
 
 def damaged(name: str, seed: int, changes: int) -> bytes:
-    """A recording with changes drawn by a seed, as JSON."""
+    """A recording with random changes from a seed, as JSON."""
     return json.dumps(mutated(json.loads(contents(name)), random.Random(seed), changes)).encode(
         "utf-8", "surrogatepass"
     )

@@ -1,9 +1,9 @@
-"""Coverage of the intervals in use, in simulated campaigns.
+"""Coverage of the project's intervals, determined in simulated campaigns.
 
-`python -m tests.interval_coverage` renews the table in docs/reference/statistics.md.
+`python -m tests.interval_coverage` updates the table in docs/reference/statistics.md.
 
-Campaigns are simulated: each round adds something common to its observations, and each observation has a right tail
-(log-normal), as durations on a shared machine do.
+In a simulated campaign, the observations of a round have a common component. Each observation has a log-normal right
+tail, like durations on a shared machine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "statistics.md"
 TRIALS = 1000
-"""Of the table; a standard error of 0.7 percentage points at 95 %."""
+"""Simulated campaigns per row of the table; at 95 %, the standard error is 0.7 percentage points."""
 LOWEST, HIGHEST = 93, 97
-"""What an interval that is called of 95 % has to hold, percent."""
+"""Allowed range of the coverage of a 95 % interval, percent."""
 _MANY = 60_000
 _ROW = re.compile(r"^\| (.+?) \| (\d+) % \|", re.MULTILINE)
 
@@ -34,21 +34,21 @@ Measured = Callable[[np.random.Generator, int, int, bool], Estimate]
 
 
 def durations(draw: np.random.Generator, rounds: int, each: int, tail: float = 1.0) -> np.ndarray:
-    """Something common to a round, and a right tail of each observation."""
+    """Durations with a component common to the round and a right tail of each observation."""
     return 10 + 0.3 * draw.lognormal(0, tail, (rounds, 1)) + draw.lognormal(0, tail, (rounds, each))
 
 
 paced = partial(durations, tail=0.7)
-"""As paced queries are: kurtosis 21, where that of the committed campaign's kept connections is 16 in the median."""
+"""Durations like those of paced queries: kurtosis 21; median on kept connections of the committed campaign: 16."""
 
 
 def differences(draw: np.random.Generator, rounds: int, each: int) -> np.ndarray:
-    """Of two conditions in the same round: what they have in common cancels."""
+    """Differences of two conditions of the same round."""
     return 1 + durations(draw, rounds, each) - durations(draw, rounds, each)
 
 
 def with_an_edge(draw: np.random.Generator, rounds: int, each: int) -> np.ndarray:
-    """Nothing is below 10, and most is near: round-trips and what processing adds."""
+    """Durations of at least 10, most of them near 10: round-trips plus processing."""
     return 10 + draw.exponential(1, (rounds, each))
 
 
@@ -64,7 +64,7 @@ def one(of: Draw, statistic: Callable[..., Estimate]) -> Measured:
 
 
 def several(function: Callable[..., object], *levels: float, of: Draw, statistic: Callable[..., Estimate]) -> Measured:
-    """Computed from a statistic of several conditions of the same rounds, each at a level of its own."""
+    """A function of one statistic of several conditions of the same rounds, each scaled by its level."""
 
     def measured(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
         common = draw.lognormal(0, 0.5, (rounds, 1))
@@ -78,7 +78,7 @@ def several(function: Callable[..., object], *levels: float, of: Draw, statistic
 
 
 def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
-    """Of the line through the medians at five places."""
+    """Slope of the line through the medians at five positions."""
     values = [durations(draw, rounds, each).ravel() + x for x in range(5)]
     frame = pl.LazyFrame(
         {
@@ -96,7 +96,7 @@ def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> 
 
 
 def by_ranks(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
-    """Of the charts that need no bootstrap."""
+    """Median with an interval from ranks, as in charts, which need no bootstrap."""
     values = durations(draw, rounds, 1).ravel()
     row = metrics.summary(pl.LazyFrame({"g": "g", "v": values}), "v", ["g"]).collect().row(0, named=True)
     return Estimate(row["median"], rounds, rounds, ends=(row["low"], row["high"]) if interval else None)
@@ -114,7 +114,7 @@ class Kind:
     rounds: int
     each: int = 1
     truth: float | None = None
-    """Where it is known; else that of very many rounds."""
+    """True value if it is known; else the value from very many rounds is used."""
 
 
 KINDS: dict[str, Kind] = {
@@ -166,12 +166,12 @@ def coverage_percent(name: str, trials: int = TRIALS) -> float:
 
 
 def documented() -> dict[str, float]:
-    """The table, as it stands."""
+    """Coverage by kind, from the table in the document."""
     return {kind: float(percent) for kind, percent in _ROW.findall(DOCUMENT.read_text(encoding="utf-8"))}
 
 
 def renew() -> None:
-    """Write the table anew."""
+    """Update the table in the document."""
     before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition("|---|---|\n")
     after = _ROW.sub("", rest).lstrip("\n")
     rows = [f"| {name} | {coverage_percent(name):.0f} % |\n" for name in KINDS]

@@ -1,12 +1,12 @@
-"""Predict lookups and a page through a resolver from its measured times, and compare with the real thing in a box.
+"""Predict times of lookups and of a page load from measured times of a resolver, and compare with real times in a box.
 
-`python -m tests.prediction` prints a table; all in virtual time. `crosslayer compare` measures two
-resolvers of a box. Then the same commands (kdig, curl) ask these resolvers in the box, and their emulation by
-`crosslayer link --resolver-like`. A page is one document: kdig resolves its name over DoH at the resolver, then curl
-loads it over HTTP/2. Its time is that of both programs, whose computing takes none of the virtual time. curl does not
-resolve the name itself: it may wait for up to a second before it uses an answer over DoH.
+`python -m tests.prediction` prints a table. Everything runs in virtual time. `crosslayer compare` measures two
+resolvers of a box. Then the same commands (kdig, curl) query these resolvers in the box (real), and their emulation by
+`crosslayer link --resolver-like` (predicted). A page is one document: kdig resolves its name over DoH at the resolver,
+then curl loads it over HTTP/2. The time of a page is the time of both programs; computing takes no virtual time. curl
+does not resolve the name itself, because it may wait up to a second before it uses an answer over DoH.
 
-This file is also the program that asks: `prediction.py ask ADDRESS HIT MISS PAGE TIMES` prints JSON.
+This file is also the program that runs these commands: `prediction.py ask ADDRESS HIT MISS PAGE TIMES` prints JSON.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ jitter_ms = 3
 LINK = "rtt-20"
 RESOLVERS = ("steady", "uneven")
 SEEDS, TIMES = 4, 3
-"""Runs of the emulation, and repetitions in each; the box has as many in one run."""
+"""Runs of the emulation, and repetitions per run. The box runs once, with the product of both as repetitions."""
 TRANSPORTS = {"DoUDP": [], "DoTCP": ["+tcp"], "DoT": ["+tls"], "DoH": ["+https"], "DoQ": ["+quic"]}
 _TOOK = re.compile(r"in ([0-9.]+) ms")
 
 Times = dict[str, list[float]]
-"""Times by what was asked, ms."""
+"""Times by kind of query or page, ms."""
 
 
 def ask(address: str, hit: str, miss: str, page: str, times: int) -> Times:
-    """Ask in the namespace of a client; `{}` in `miss` stands for a label of its own."""
+    """Query and load from the client's namespace; `{}` in `miss` is replaced by a new label for each query."""
     taken: Times = defaultdict(list)
     _kdig(address, hit, [])
     for number in range(times):
@@ -85,7 +85,7 @@ def _output(command: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was predicted of a resolver, and what came true."""
+    """Predicted and real times of one kind of query or page at a resolver."""
 
     resolver: str
     what: str
@@ -99,7 +99,7 @@ class Prediction:
 
 
 def measure(folder: Path, seeds: int = SEEDS) -> list[Prediction]:
-    """Measure, predict and ask, each in a guest of its own; `folder` keeps the dataset."""
+    """Measure, predict and query, each in a separate guest; the dataset is in `folder`."""
     box, dataset = folder / "box.toml", folder / "measured"
     box.write_text(BOX, encoding="ascii")
     in_box = ["box", str(box), "--clock", "virtual", "--writable", str(folder), "--"]
@@ -127,7 +127,7 @@ def measure(folder: Path, seeds: int = SEEDS) -> list[Prediction]:
 
 
 def run(*arguments: str) -> str:
-    """Run `crosslayer`; returns what it prints."""
+    """Run `crosslayer`; returns its standard output."""
     command = [sys.executable, "-m", "crosslayer", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -136,13 +136,13 @@ def run(*arguments: str) -> str:
 
 
 def parsed(printed: str) -> Times:
-    """What `ask` printed, its last line."""
+    """Times from the last line of the output of `ask`."""
     times: Times = json.loads(printed.splitlines()[-1])
     return times
 
 
 def table(predictions: list[Prediction]) -> str:
-    """A Markdown table: medians and P90 of both."""
+    """A Markdown table: medians and P90 of real and predicted times."""
     lines = [
         "| resolver | asked | real, median, ms | predicted, ms | difference, ms | real, P90, ms | predicted, ms |",
         "|---|---|--:|--:|--:|--:|--:|",

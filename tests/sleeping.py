@@ -1,4 +1,4 @@
-"""A testbed that sleeps instead of measuring, for what a cluster does around it: real rows' size, and no browser."""
+"""A testbed that sleeps instead of measuring, for tests of the cluster. Its rows have a realistic size."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from crosslayer.links import load_profiles
 from crosslayer.pages import find_spec_dir, load_pages
 
 ROUND_S = "SLEEPING_ROUND_S"
-"""Environment variable: how long a round takes, seconds."""
+"""Environment variable: duration of a round, seconds."""
 LOADS = "SLEEPING_LOADS"
-"""Environment variable: page loads of a round."""
+"""Environment variable: page loads per round."""
 UNABLE = "SLEEPING_UNABLE"
-"""Environment variable: why a worker cannot measure."""
+"""Environment variable: reason why a worker cannot measure."""
 FAILS = "SLEEPING_FAILS"
-"""Environment variable: a worker with it fails in every round, in a way that nobody foresees."""
+"""Environment variable: if set, a worker fails in every round with an unexpected exception."""
 MIXED = "SLEEPING_MIXED"
-"""Environment variable of the starter: take workers of other versions too."""
+"""Environment variable of the starter: if set, it also uses workers of other versions."""
 VERSION = "SLEEPING_VERSION"
-"""Environment variable: of the browser that a worker has."""
+"""Environment variable: browser version of a worker."""
 
 _NAVIGATION = '{"name": "https://www.example.org/", "entryType": "navigation", "startTime": 0}' * 20
 
 
 def examine(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]:
-    """As `dask_worker.examine`, by the environment of the worker."""
+    """Replacement for `dask_worker.examine` that returns values from the worker's environment."""
     return os.environ.get(UNABLE, ""), provenance.code() | {"chromium": os.environ.get(VERSION, "1")}
 
 
@@ -64,7 +64,7 @@ def reporting_files(clock: Any) -> Executor:
 
 
 def measured(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-    """Each round after its time, with its loads in the order of the plan."""
+    """Yield each round after a sleep, with its loads in the order of the plan."""
     if os.environ.get(FAILS):
         raise KeyError("nobody foresees this")
     constants = ("netem", {"chromium": os.environ.get(VERSION, "1")})
@@ -123,7 +123,7 @@ def a_plan(rounds: int) -> Plan:
 
 
 def main(address: str, folder: str, rounds: str, batch: str) -> None:
-    """Start a campaign on a cluster, as `crosslayer measure --scheduler` does, or go on with it."""
+    """Start or continue a campaign on a cluster, like `crosslayer measure --scheduler`."""
     plan = a_plan(int(rounds))
     with connected(address, None) as client:
         allow_mixed_versions = bool(os.environ.get(MIXED))
@@ -138,7 +138,7 @@ def print_line(line: str) -> None:
 
 
 if __name__ == "__main__":
-    import tests.sleeping  # by this name workers know it
+    import tests.sleeping  # workers import the module by this name
 
     try:
         tests.sleeping.main(*sys.argv[1:])

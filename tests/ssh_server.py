@@ -1,6 +1,6 @@
 """An SSH server (asyncssh) for tests: `python ssh_server.py ADDRESS PORT HOST_KEY AUTHORIZED_KEYS` prints its port.
 
-It runs each command as the user who started it. Port 0 is any free port.
+It runs each command as the user who started the server. Port 0 means any free port.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ async def copy(source: asyncio.StreamReader, sink: Any) -> None:
 
 
 async def run(process: Any) -> None:
-    # A command of these tests reads no input.
+    # Commands of the tests read no input.
     pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
     assert started.stdout is not None
     assert started.stderr is not None
-    # The whole output is written before `exit` closes the channel: writing to a closed one ends the connection.
+    # Write the whole output before `exit` closes the channel, because writing to a closed channel ends the connection.
     await asyncio.gather(copy(started.stdout, process.stdout), copy(started.stderr, process.stderr))
     process.exit(await started.wait())
 

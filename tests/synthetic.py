@@ -1,8 +1,8 @@
-"""Datasets with the published quantiles, for tests and benchmarks: same folder, same schema, made-up observations.
+"""Synthetic datasets with the published quantiles, for tests and benchmarks. They have the schema of real datasets.
 
-Every observation is drawn by inverting a published CDF (data/published), so medians of a large synthetic dataset
-are the published ones. What was never published (query of DoQ per link, request and response start) is filled in
-with the numbers of a plain model: they are good for drawing and for nothing else.
+Every observation is drawn by inverting a published CDF (data/published), so the medians of a large synthetic dataset
+are the published ones. Values that were not published (query of DoQ per link, request and response start) come from a
+simple model and are useful only for drawing.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class _Published:
         return drawn
 
     def exchange_ms(self, link: str, protocol: str) -> float:
-        """Median of a DNS exchange."""
+        """Median duration of a DNS exchange, ms."""
         return float(self.draw("exchange", link, "all", protocol, np.full(1, 0.5))[0]) * RTT_MS[link]
 
     def baseline_ms(self, link: str, page: str) -> float:
-        """Baseline PLT: DoH and DoQ differ by their exchanges in ms, and by Fig. 8 in percent of the baseline."""
+        """Baseline PLT, ms: difference of the DoH and DoQ exchanges in ms, divided by their difference in Fig. 8."""
         doh, doq = (
             self._heatmap.filter(link=link, page=page, series=f"{protocol} + H3 1-RTT")["percent"][0]
             for protocol in ("DoH", "DoQ")
@@ -93,7 +93,7 @@ def write(
     rounds
         Rounds in each cell.
     h3, protocols
-        Conditions measured.
+        Measured conditions.
     failures
         Share of observations that failed.
     aa
@@ -250,7 +250,7 @@ def _link_check(cell: _Cell) -> dict[str, Any]:
 
 
 def _table(name: str, columns: dict[str, Any]) -> pa.Table:
-    """Arrow table of a part: scalars are repeated, columns not given are null."""
+    """Arrow table of some columns: scalars are repeated, missing columns are null."""
     schema = TABLES[name].arrow_schema()
     height = len(columns["round"])
     arrays = []

@@ -1,4 +1,4 @@
-"""A copy of the tree for tests that change it: the library, the files that it reads, and Python on it."""
+"""A copy of the source tree for tests that change it, and a function that runs Python with the copied library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = Callable[..., str]
 
 
 def copied(folder: Path, *datasets: str) -> Path:
-    """Copy the library, pages, profiles, notebooks and some datasets; the built programs are linked."""
+    """Copy the library, pages, profiles, notebooks and the given datasets; link the built programs."""
     for part in ("lib", "sites", "data/published", "notebooks", "emulation/traces", "docs/reference", *datasets):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "emulation" / "profiles.toml", folder / "emulation")
@@ -26,9 +26,10 @@ def copied(folder: Path, *datasets: str) -> Path:
 
 
 def runner(tree: Path) -> Run:
-    """A function that runs Python with some arguments on the library of a copy and returns its output.
+    """A function that runs Python with the library of a copy and returns its output.
 
-    Of the variables CROSSLAYER_*, the program receives those that `keep` names. With `errors` its errors are included.
+    Of the environment variables CROSSLAYER_*, it passes only those in `keep`. With `errors`, the output includes
+    standard error.
     """
 
     def run(*arguments: str, keep: Collection[str] = (), errors: bool = False) -> str:
@@ -48,7 +49,7 @@ def runner(tree: Path) -> Run:
 
 
 class Tree:
-    """A copy of the tree that knows which of its files are changed."""
+    """A copy of the source tree that can list its changed files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = copied(folder)
@@ -56,15 +57,15 @@ class Tree:
         self.commit()
 
     def commit(self) -> None:
-        """Take the present files as the unchanged ones."""
+        """Take the current files as the reference for `changed`."""
         self._committed = self._hashes()
 
     def changed(self) -> set[str]:
-        """Files that are added, changed or removed since the last `commit`."""
+        """Files that were added, changed or removed since the last `commit`."""
         return {name for name, _ in self._committed.items() ^ self._hashes().items()}
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replace a text that a file contains once."""
+        """Replace a text that a file contains exactly once."""
         file = self.folder / name
         text = file.read_text(encoding="utf-8")
         assert text.count(old) == 1, f"{name} contains {text.count(old)} times {old!r}"
@@ -84,7 +85,7 @@ class Tree:
 
 
 def files_of_recipe(heading: str, **names: str) -> set[str]:
-    """Files that the steps of a recipe of CONTRIBUTING.md name, from the root; `names` replaces its capitals."""
+    """Paths from the root in the steps of a recipe of CONTRIBUTING.md; `names` gives values for its placeholders."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     files = re.findall(r"^\d\. `([^`]+)`", section, re.MULTILINE)

@@ -1,6 +1,7 @@
-"""Two machines and a switch between them: network namespaces with files of their own. Run inside private namespaces.
+"""Two emulated machines with a switch between them: network namespaces with separate mounts.
 
-`python -m tests.two_machines FOLDER`: a campaign on both, one of which loses its network in the middle and comes back.
+`python -m tests.two_machines FOLDER`, inside private namespaces, measures a campaign on both. One machine loses its
+network in the middle and gets it back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def ip(*arguments: str) -> None:
 
 
 def machine(index: int, name: str) -> list[str]:
-    """A namespace at the switch; what stands before a command that runs in it."""
+    """Create a namespace connected to the switch; returns the command prefix that runs a command in it."""
     holder = subprocess.Popen([namespaces.tool("unshare"), "--net", "--mount", "--uts", "sleep", "infinity"])
     inside = [namespaces.tool("nsenter"), f"--target={holder.pid}", "--net", "--mount", "--uts"]
     while Path(f"/proc/{holder.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
@@ -42,7 +43,7 @@ def machine(index: int, name: str) -> list[str]:
 
 
 def main(folder: Path) -> None:
-    """Measure, cut, mend, and look whether every round is there once."""
+    """Measure, cut and restore one machine's network, and check that every round is stored once."""
     ip("link", "set", "lo", "up")
     ip("link", "add", "switch", "up", "type", "bridge")
     ip("address", "add", f"{HOST}/24", "dev", "switch")
@@ -56,7 +57,7 @@ def main(folder: Path) -> None:
     with Cluster(folder, rounds=ROUNDS, batch=3, environment=environment, host=HOST) as cluster:
         cluster.scheduler()
         for name in MACHINES:
-            # In a loop, as docs/howto/cluster.md says: a worker that lost its scheduler ends.
+            # In a loop, as in docs/howto/cluster.md, because a worker that lost its scheduler ends.
             cluster.worker(name, before=[*inside[name], "sh", "-c", 'until false; do "$@"; sleep 1; done', "sh"])
             cluster.wait_for_log(name, "Registered to")
         cluster.starter()

@@ -55,7 +55,7 @@ class Server:
 
 
 def prepare(home: Path) -> None:
-    """Keys and settings of SSH in a home."""
+    """Write SSH keys and settings to a home folder."""
     import asyncssh
 
     ssh = home / ".ssh"

@@ -19,7 +19,7 @@ __all__ = ["__version__", "compare", "measure", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """What notebooks call, when it is first used: the command and the testbed need neither frames nor charts."""
+    """Import the functions for notebooks on first use, because commands and testbed need neither frames nor charts."""
     if name == "open":
         from crosslayer.notebooks import open_campaign
 

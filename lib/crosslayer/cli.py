@@ -1,4 +1,4 @@
-"""The `crosslayer` command: which commands there are, and foreseeable faults as one message each."""
+"""The `crosslayer` command: its list of commands, and the output of foreseeable errors as one message each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crosslayer import __version__
 from crosslayer.errors import CrosslayerError
 
 CANNOT_MEASURE = 3
-"""Exit status where the machine cannot provide the testbed; nothing was measured then."""
+"""Exit status if the machine cannot provide the testbed, so nothing was measured."""
 
 COMMANDS = (
     "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "sample-size",
@@ -23,14 +23,14 @@ COMMANDS = (
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are asked for: a module of `commands` each, with a command `command`."""
+    """A group that imports a command on first use. Each is the object `command` of a module in `commands`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which a newcomer needs them."""
+        """Names of the commands, in the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; None if there is none."""
+        """The command with this name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module("crosslayer.commands." + cmd_name.replace("import", "import_").replace("-", "_"))
@@ -54,9 +54,9 @@ def cli() -> None:
 
 
 def _output_failed() -> bool:
-    """Whether standard output accepts no more; what is buffered is dropped, or Python would try again at its end.
+    """Whether standard output cannot be written. If so, it is redirected to /dev/null, or Python would retry at exit.
 
-    An unbuffered output has dropped it already, so that only one more write shows the fault.
+    An unbuffered output has nothing to flush, so a further write tests it.
     """
     try:
         sys.stdout.flush()
@@ -68,10 +68,10 @@ def _output_failed() -> bool:
 
 
 def main() -> None:
-    """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
-    # The matrices of the bootstrap are small: threads of BLAS would wait for each other most of their time.
+    """Entry point. Foreseeable errors are printed as one message with the next step, never as a traceback."""
+    # The matrices of the bootstrap are small, so threads of BLAS would mostly wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    color = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: where a terminal is
+    color = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: colours only on a terminal
     try:
         try:
             cli.main(prog_name="crosslayer", color=color)
@@ -86,7 +86,7 @@ def main() -> None:
         if os.environ.get("CROSSLAYER_DEBUG"):
             traceback.print_exc()
         click.echo(f"{click.style('crosslayer:', fg='red')} {error}", err=True, color=color)
-        # To import the testbed takes a third of a second: an error of it is raised only where it is imported.
+        # Importing the testbed takes a third of a second. Its errors can only occur if it is imported already.
         testbed = sys.modules.get("crosslayer.testbed.errors")
         sys.exit(CANNOT_MEASURE if testbed and isinstance(error, testbed.TestbedError) else 1)
     except subprocess.CalledProcessError as error:

@@ -34,7 +34,7 @@ _KINDS = {
     "array": ("a list", "Put it in [square brackets]."),
     "object": ("a table", "Write it as keys and values."),
 }
-"""Types of values in TOML: what each is called, and what to do where it is missing."""
+"""Name of each TOML type in error messages, and the next step if a value has another type."""
 _JSON_KINDS = _KINDS | {
     "str": ("a string", "Put it in double quotes."),
     "array": ("an array", "JSON arrays are in square brackets."),
@@ -50,7 +50,7 @@ _BOUNDS = {
     "matching regex": "be of the form",
 }
 _MOST_BYTES = 50_000_000
-"""Maximum size of a file; a device has no end."""
+"""Maximum size of a file; devices such as /dev/zero never end."""
 _type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
 
 
@@ -191,7 +191,7 @@ def _raise_first_fault(value: object, kind: inspect.Type, key: str, *, foreign_k
 
 
 def choice(name: str, known: Iterable[str], further: str = "", *, say: str = "Choose one of") -> str:
-    """The next step where a name is not known: the closest one, then `say`, all of them, and `further`."""
+    """Next step for an unknown name: the closest known name, then `say`, all known names, and `further`."""
     names = list(known)
     close = difflib.get_close_matches(name.casefold(), names, 1)
     meant = f"Did you mean '{close[0]}'? " if close else ""
@@ -221,7 +221,7 @@ def _as_field_error(error: msgspec.ValidationError, values: object, terms: Mappi
         elif isinstance(values, list):
             values = values[int(part)]
     shown = reprlib.repr(values)
-    if isinstance(values, int) and abs(values) > sys.float_info.max:  # whose message differs between msgspec versions
+    if isinstance(values, int) and abs(values) > sys.float_info.max:  # msgspec's message depends on its version
         return FieldError(f"is too large, is {shown}", key=key)
     if bound := re.fullmatch(f"Expected `[^`]*` ({'|'.join(_BOUNDS)}) (.+?)([.]0)?", text):
         if bound.group(1, 2) == (">=", "0"):

@@ -1,4 +1,4 @@
-"""What this machine can do, what is missing, and how to get it."""
+"""Check what this machine can measure, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crosslayer.vocabulary import BROWSERS, Browser
 
 
 class State(StrEnum):
-    """Verdict on one item."""
+    """State of a checked item."""
 
     OK = "ok"
     NOTE = "note"
@@ -37,7 +37,7 @@ class Finding:
     detail: str
     way_out: str = ""
     needed_for: str = "measuring"
-    """`measuring`, `analysis` or `comfort`: what does not work without it."""
+    """Function that needs the item: `measuring`, `analysis` or `comfort`."""
 
 
 _TOOLS = {
@@ -55,7 +55,7 @@ _TOOLS = {
     "dnsdist": ("dnsdist", "comfort", "dnsdist, for the same"),
 }
 _NOT_BY_SETUP = ("knotd",)
-"""Debian's is too old for DoQ."""
+"""Tools that `make setup` does not install: Debian's Knot DNS is too old for DoQ."""
 _NIX = "`nix develop` has it too."
 _OWN = {
     "server": State.MISSING,
@@ -68,11 +68,11 @@ _OWN = {
 }
 _GO = "go build -C emulation -o ../build/ ./cmd/..."
 _VERSIONS = ("requirements.lock", "setup/pinned.in")
-"""Files that name the versions of `make setup` and of `nix develop`."""
+"""Files with the package versions of `make setup` and of `nix develop`."""
 
 
 def examine() -> list[Finding]:
-    """Every check, in the order a reader wants them. Starts a few short programs; changes nothing."""
+    """Run all checks; returns the findings in the order of the report. Starts a few short programs; changes nothing."""
     guest = _guest()
     namespaces = _namespaces(guest.state is State.OK)
     in_guest = namespaces.state is State.NOTE
@@ -81,12 +81,12 @@ def examine() -> list[Finding]:
 
 
 def can_measure(findings: list[Finding]) -> bool:
-    """True if nothing that measuring needs is missing."""
+    """Whether everything that measuring needs is available."""
     return not _in_the_way(findings)
 
 
 def verdict(findings: list[Finding]) -> str:
-    """One line: whether this machine measures, how, and how to get the other."""
+    """One line: whether this machine can measure, with which link backend, and the alternative."""
     if missing := _in_the_way(findings):
         items, way = ", ".join(finding.item for finding in missing), missing[0].way_out
         return f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {way}"
@@ -100,7 +100,7 @@ def _in_the_way(findings: list[Finding]) -> list[Finding]:
 
 
 def _python() -> Finding:
-    """What is installed, compared with the versions a checkout names: of all these files, with the nearest."""
+    """Installed packages, compared with the file of `_VERSIONS` from which they differ least."""
     detail = f"Python {platform.python_version()}"
     installed = _installed()
     differing = {}
@@ -122,7 +122,7 @@ def _python() -> Finding:
 
 
 def _installed() -> dict[str, str]:
-    """Versions of what crosslayer requires, as installed here; extras included, what those require in turn not."""
+    """Installed versions of crosslayer's direct requirements, including extras."""
     wanted = importlib.metadata.requires("crosslayer") or []
     result = {}
     for name in sorted({re.split(r"[<>=!~ ;\[]", requirement, maxsplit=1)[0] for requirement in wanted}):
@@ -132,7 +132,7 @@ def _installed() -> dict[str, str]:
 
 
 def _named_versions(file: str) -> dict[str, list[str]]:
-    """Versions by name; a package may have several in a lock, each for other versions of Python."""
+    """Versions by package, from a file of `_VERSIONS`. A lock may list several for different versions of Python."""
     root = resources.checkout()
     if root is None or not (root / file).exists():
         return {}
@@ -157,7 +157,7 @@ def _tools() -> list[Finding]:
 
 
 def _dnsproxy() -> Finding:
-    """AdGuard's proxy, which Batenburg 2022 had at both ends of kept connections."""
+    """AdGuard's dnsproxy, which Batenburg 2022 used at both ends of kept connections."""
     try:
         where = resources.locate("dnsproxy").path
     except resources.ResourceError as error:
@@ -167,7 +167,7 @@ def _dnsproxy() -> Finding:
 
 
 def _guest() -> Finding:
-    """The guest that has the virtual clock, and namespaces where the host refuses them."""
+    """The guest, which provides virtual time, and namespaces if the host refuses them."""
     try:
         kernel, _init = find_kernel(), resources.locate("guest")
     except CrosslayerError as error:
@@ -226,7 +226,7 @@ def _netem() -> list[Finding]:
 
 
 def _own() -> list[Finding]:
-    """This project's own parts: the path that is used, what selected it, and whether it is older than its sources."""
+    """This project's own programs and files: path, origin, and whether a program is older than its sources."""
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]
     root = resources.checkout()

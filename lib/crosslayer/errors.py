@@ -7,9 +7,10 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Text of a peer or of another program as it may be shown: what is no plain character is escaped, as in Python.
+    """Text of a peer or another program, made safe for output: non-printable characters are escaped as in Python.
 
-    A terminal obeys control characters, a new line forges a row, and marks of direction turn words around.
+    Otherwise control characters would control the terminal, line feeds would forge output lines, and directional marks
+    would reverse text.
     """
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
@@ -17,16 +18,16 @@ def printable(text: str) -> str:
 
 
 class CrosslayerError(Exception):
-    """A fault a user can act on: what failed, where, and the next step.
+    """An error that a user can correct: what failed, where, and the next step.
 
     Parameters
     ----------
     what
         What went wrong, one sentence without a full stop.
     where
-        The file, link, page, round or address it concerns.
+        File, link, page, round or address of the error.
     next_step
-        What the user should do now.
+        What the user should do.
     """
 
     def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
@@ -36,7 +37,7 @@ class CrosslayerError(Exception):
         self.next_step = next_step
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle: without `__init__`, whose parameters a subclass may change."""
+        """Pickle without a call of `__init__`, because subclasses may have other parameters."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Link profiles: what an access link is, read from `emulation/profiles.toml` (or a file like it) and checked.
+"""Link profiles: descriptions of access links, read from `emulation/profiles.toml` or a similar file, and checked.
 
-A profile becomes queueing disciplines for each direction: one of `sch_netem`, or three stages in a row where a queue is
-managed or jitter reorders what a rate has put in order. Both backends of the testbed apply the same description. No
-network and no clock here. docs/reference/links.md defines each effect.
+Each direction of a profile becomes one `sch_netem` queueing discipline, or three stages in series. Three stages are
+needed for a queue other than netem's own, and for jitter that reorders packets although the rate is limited. Both
+backends of the testbed apply the same stages. docs/reference/links.md defines each effect.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from crosslayer.path_faults import PathFault, parse_fault
 from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_text
 
 FRAME_BYTES = 1514
-"""A full Ethernet frame as netem counts it: 1500 bytes of IP and the 14-byte header."""
+"""Size of a full Ethernet frame as netem counts it: 1500 bytes of IP and a 14-byte header."""
 
 _DEFAULT_LIMIT = 1000
 _IN_ORDER_MBIT = 100_000.0
-"""A rate that takes no time, and yet has netem keep packets in order."""
+"""Rate at which serialisation takes practically no time, but netem keeps packets in order."""
 _LEAST_QUEUE_FRAMES = 2
 _LEAST_MBIT = 0.001
-"""A frame takes 12 s then."""
+"""Minimum rate, at which a frame takes 12 s."""
 _MOST_QUEUE_BYTES = 2**32 - 1
 _BURST_MS = 1.0
 _CODEL_FRAMES = 1.5
-"""Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
+"""Minimum target of fq_codel in frames; RFC 8290, section 5.2.1, requires at least one. Its default is 5 ms."""
 _CODEL_TARGET_MS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-"""Valid name of a link: folders of a dataset have it, and commas separate links in lists."""
+"""Valid name of a link, which is also a folder name in a dataset and an element of lists separated by commas."""
 _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
 _SWEPT = re.compile(r"(.+)-(?:(loss|rtt|jitter)-(\d{1,4}(?:\.\d+)?)|(queue)-(\d{1,3}bdp|fifo|fq_codel|cake))")
 
@@ -49,7 +49,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 MADE: Final = "; or an RTT alone (ms), like rtt-50; or one varied, like 4g-loss-2, 4g-rtt-100 or 4g-queue-10bdp"
-"""Names that describe a link themselves, for lists of those there are."""
+"""Text on names that themselves describe a link; it follows a list of the known links."""
 
 
 class LinkError(CrosslayerError):
@@ -58,28 +58,28 @@ class LinkError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """A stage of one direction of a link, as `sch_netem` applies it; mostly the only one."""
+    """A stage of one direction of a link: a `sch_netem` discipline. Most directions have only this stage."""
 
     delay_ms: float
     """One-way delay, ms."""
     rate_mbit: float | None
     """Serialisation rate, Mbit/s; None if the direction is not shaped."""
     limit_packets: int
-    """Packets in flight and queued before the tail is dropped."""
+    """Maximum number of packets in flight and queued; further packets are dropped."""
     jitter_ms: float = 0.0
     """Scale of the delay's distribution, ms."""
     jitter_distribution: str | None = None
     loss_percent: float = 0.0
     loss_burst_packets: float | None = None
-    """Mean length of a bad state, packets; None for losses that do not depend on each other."""
+    """Mean length of a bad state, packets; None for independent losses."""
     loss_in_burst_percent: float = 100.0
     """Share of the packets of a bad state that are lost."""
     reorder_percent: float = 0.0
 
     def tc_arguments(self) -> list[str]:
-        """Arguments of `tc` for all netem parameters, since `replace` keeps those that are missing.
+        """Arguments of `tc` for the netem parameters of this stage.
 
-        Times are given to the nanosecond and rates in bit/s, so nothing is rounded on the way.
+        Times have a resolution of 1 ns and rates of 1 bit/s, so no value of a profile is rounded noticeably.
         """
         arguments = ["netem", "limit", str(self.limit_packets)]
         if self.delay_ms or self.jitter_ms:
@@ -91,7 +91,7 @@ class Qdisc:
         if self.loss_percent and self.loss_burst_packets is None:
             arguments += ["loss", "random", f"{self.loss_percent}%"]
         elif self.loss_percent and self.loss_burst_packets is not None:
-            bad = self.loss_percent / self.loss_in_burst_percent  # share of the packets that meet the bad state
+            bad = self.loss_percent / self.loss_in_burst_percent  # share of the packets in the bad state
             leave = 1 / self.loss_burst_packets
             enter = leave * bad / (1 - bad)
             rates = (enter * 100, leave * 100, self.loss_in_burst_percent)
@@ -103,29 +103,29 @@ class Qdisc:
         return arguments
 
     def tc_commands(self) -> list[list[str]]:
-        """What follows `tc qdisc add dev DEVICE`, command by command."""
+        """Arguments after `tc qdisc add dev DEVICE`, one list per command."""
         return [["root", *self.tc_arguments()]]
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The stage of a direction in which packets wait, and its queueing discipline."""
+    """The stage of a direction in which packets are queued."""
 
     discipline: Literal["fifo", "fq_codel", "cake"]
     rate_mbit: float
     limit_bytes: int
-    """Bytes that wait before the tail of a FIFO is dropped; the others manage their length by themselves."""
+    """Maximum length of a FIFO, bytes; fq_codel and cake manage their length themselves."""
 
     @property
     def longest_ms(self) -> float | None:
-        """What a packet waits in a full FIFO, ms; None if it is managed."""
+        """Time that a packet waits in a full FIFO, ms; None for fq_codel and cake."""
         return self.limit_bytes * 8e-3 / self.rate_mbit if self.discipline == "fifo" else None
 
     def tc_commands(self) -> list[list[str]]:
-        """What follows `tc qdisc add dev DEVICE`, command by command.
+        """Arguments after `tc qdisc add dev DEVICE`, one list per command.
 
-        The stage behind it has the same rate and spaces packets exactly, so that the token bucket may let through what
-        a late timer held up: 1 ms, or two frames.
+        The token bucket allows bursts of 1 ms or two frames, which compensate for late timers. The next stage has the
+        same rate and spaces packets exactly.
         """
         rate = f"{round(self.rate_mbit * 1e6)}bit"
         if self.discipline == "cake":
@@ -154,7 +154,7 @@ class Profile:
 
     name: str
     rtt_ms: Delay
-    """Two-way delay, ms; half of it on each direction."""
+    """Two-way delay, ms; each direction has half of it."""
     title: str = ""
     """Title of the link in figures and pages; by default its name."""
     download_mbit: Rate | None = None
@@ -162,34 +162,35 @@ class Profile:
     upload_mbit: Rate | None = None
     """Rate towards the server, Mbit/s; None if it is not shaped."""
     queue_packets: Annotated[int, Meta(ge=1, le=1_000_000)] = _DEFAULT_LIMIT
-    """Packets the bottleneck queues beyond the bandwidth-delay product."""
+    """Maximum number of packets queued at the bottleneck, in addition to the packets in flight."""
     queue: Literal["fifo", "fq_codel", "cake"] | None = None
-    """Discipline of the bottleneck's queue; None for netem's own, a FIFO whose limit also counts what is in flight."""
+    """Discipline of the bottleneck's queue; None for netem's own FIFO, whose limit also counts packets in flight."""
     queue_bdp: Annotated[float, Meta(gt=0)] | None = None
     """Length of the bottleneck's FIFO in bandwidth-delay products, instead of `queue_packets`."""
     jitter_ms: Delay = 0.0
-    """Scale of the one-way delay's distribution, ms, on each direction."""
+    """Scale of the one-way delay's distribution in each direction, ms."""
     jitter_distribution: Distribution | None = None
-    """netem's: its tables have a standard deviation of about 1. None: uniform, as far as `jitter_ms` to either side."""
+    """Distribution table of netem, with a standard deviation of about 1. None: uniform within ±`jitter_ms`."""
     jitter_reorders: bool = True
-    """Packets with less delay overtake others; else each waits for the one before it."""
+    """Whether packets with a shorter delay overtake others. If not, each packet waits for the previous one."""
     loss_percent: Percent = 0.0
-    """Loss on each direction, percent."""
+    """Loss in each direction, percent."""
     loss_burst_packets: Annotated[float, Meta(ge=1, le=1e6)] | None = None
-    """Mean length of a burst of loss, packets (Gilbert-Elliott); None for losses that do not depend on each other."""
+    """Mean length of a loss burst, packets (Gilbert-Elliott); None for independent losses."""
     loss_in_burst_percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
     """Share of the packets of a burst that are lost."""
     reorder_percent: Percent = 0.0
     """Share of packets that overtake the delayed ones, percent."""
     cross_traffic: Literal["bulk", "paced"] | None = None
-    """What else goes through the same queue while something is measured: a TCP download or paced UDP."""
+    """Cross-traffic through the same queue during a measurement: a TCP flow, or UDP at a fixed rate."""
     cross_mbit: Rate | None = None
     """Rate of paced cross-traffic, Mbit/s; None: half of the link's rate."""
     cross_direction: Literal["down", "up"] = "down"
     faults: tuple[str, ...] = ()
-    """What the path blocks, see `path_faults`: `drop udp/443`, `reject udp/443@2s`."""
+    """Faults of the path, see `path_faults`: `drop udp/443`, `reject udp/443@2s`."""
     trace: Trace | None = None
-    """What its rates and RTT do over time; `queue_packets` wait at a rate of a trace, and `rtt_ms` is the least RTT."""
+    """Rates and RTT over time. `rtt_ms` is the minimum RTT; a direction with a rate from the trace queues at most
+    `queue_packets`."""
     source: str = ""
     """Source of the values."""
 
@@ -263,7 +264,7 @@ class Profile:
 
     @property
     def shaped(self) -> bool:
-        """False for a link that adds nothing: it then needs no emulation at all."""
+        """Whether the link needs emulation; False for a link without delay, rate and effects."""
         return bool(
             self.rtt_ms
             or self.download_mbit
@@ -281,12 +282,12 @@ class Profile:
 
     @property
     def path_faults(self) -> tuple[PathFault, ...]:
-        """What the path blocks."""
+        """The parsed faults of the path."""
         return tuple(map(parse_fault, self.faults))
 
     @property
     def blocks_ipv6(self) -> bool:
-        """Whether a fault blocks IPv6, which the testbed has for such a link only."""
+        """Whether a fault blocks IPv6. The testbed has IPv6 only on a link with this fault."""
         return any(fault.selector == "ipv6" for fault in self.path_faults)
 
     @property
@@ -296,13 +297,13 @@ class Profile:
         return self.cross_mbit or (rate / 2 if rate else None)
 
     def quantile_ms(self, level: float) -> float:
-        """What jitter adds to the one-way delay of that share of packets at most, ms; level from 0 to 1."""
+        """Quantile of the delay that jitter adds in one direction, ms; `level` is from 0 to 1."""
         if self.jitter_distribution is None:
             return self.jitter_ms * (2 * level - 1)
         return self.jitter_ms * _TABLES[self.jitter_distribution](level)
 
     def queues(self) -> tuple[Queue | None, Queue | None]:
-        """Downlink's and uplink's stage of waiting; None if netem's own does, or there is no rate."""
+        """Queue stages of downlink and uplink; None for a direction with netem's own queue or without a rate."""
         discipline = self.queue or ("fifo" if self.queue_bdp else None)
         if discipline is None:
             return None, None
@@ -320,9 +321,9 @@ class Profile:
     def stages(
         self, *, down_delay_ms: float | None = None, up_delay_ms: float | None = None
     ) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
-        """Downlink's and uplink's stages in the order packets meet them; none for a link that shapes nothing.
+        """Stages of downlink and uplink in the order in which packets pass them; empty for a link without emulation.
 
-        One, or three: delay, jitter and loss; the queue; the time a packet takes at the rate.
+        A direction has one stage, or three: delay, jitter and loss; the queue; serialisation at the rate.
         """
         if not self.shaped:
             return (), ()
@@ -346,7 +347,7 @@ class Profile:
         return path, queue, Qdisc(0.0, whole.rate_mbit, 100 * _DEFAULT_LIMIT)
 
     def qdiscs(self, *, down_delay_ms: float | None = None, up_delay_ms: float | None = None) -> tuple[Qdisc, Qdisc]:
-        """Downlink and uplink as netem alone has them; delays are half the RTT unless a calibration gives others."""
+        """Downlink and uplink as one netem discipline each; without a calibration, each delay is half the RTT."""
         half = self.rtt_ms / 2
         return (
             self._qdisc(self.download_mbit, half if down_delay_ms is None else down_delay_ms),
@@ -354,7 +355,7 @@ class Profile:
         )
 
     def _qdisc(self, rate_mbit: float | None, delay_ms: float) -> Qdisc:
-        # What is in flight occupies netem's queue too; its default of 1000 packets is wrong for long fat links.
+        # Packets in flight occupy netem's queue too, so its default of 1000 packets is too small for long fat links.
         in_flight = 0 if rate_mbit is None else math.ceil(rate_mbit * 1e6 * delay_ms / 1e3 / 8 / FRAME_BYTES)
         limit = in_flight + self.queue_packets if rate_mbit is not None else 100 * _DEFAULT_LIMIT
         return Qdisc(
@@ -371,12 +372,12 @@ class Profile:
 
 
 def _normal(level: float) -> float:
-    """netem's table ends at 4."""
+    """Quantile of the normal distribution, cut at ±4 like netem's table."""
     return 4.0 * (2 * level - 1) if level in (0, 1) else max(-4.0, min(4.0, NormalDist().inv_cdf(level)))
 
 
 def _pareto(level: float) -> float:
-    """Shape 3, mean 0, and cut at 4 like the table (iproute2, netem/pareto.c)."""
+    """Quantile of a Pareto distribution with shape 3 and mean 0, cut at 4 like netem's table (netem/pareto.c)."""
     return 4.0 if level == 1 else min(4.0, ((1 - level) ** (-1 / 3) - 1.5) * 4 / 3)
 
 
@@ -385,7 +386,7 @@ def _paretonormal(level: float) -> float:
 
 
 _TABLES: Final = {"normal": _normal, "pareto": _pareto, "paretonormal": _paretonormal}
-"""Quantile functions of iproute2's tables, whose values are multiples of the scale."""
+"""Quantile functions of iproute2's distribution tables, in multiples of the scale."""
 
 
 def find_profiles_file() -> Path:
@@ -404,7 +405,7 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
     Raises
     ------
     LinkError
-        Naming file, profile and key, for anything that is not a usable link.
+        If the file has no link or an invalid one; the error names file, profile and key.
     """
     step = (
         "Name a TOML file of links, as in docs/howto/links.md."
@@ -419,12 +420,12 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
 
 
 def own_profiles(path: Path) -> dict[str, Profile]:
-    """Links of the user's file, to add to the project's.
+    """Links of a user's file, in addition to the built-in ones.
 
     Raises
     ------
     LinkError
-        For what is not a usable link, and for a name that the project's links have.
+        For an invalid link, or one with the name of a built-in link.
     """
     own = load_profiles(path)
     for name in load_profiles().keys() & own.keys():
@@ -462,7 +463,7 @@ def _profile(table: object, name: str, path: Path) -> Profile:
 
 
 def _least(trace: Trace) -> dict[str, float]:
-    """The RTT of a link whose trace has RTTs."""
+    """`rtt_ms` of a link with this trace: the minimum RTT; empty if the trace has no RTTs."""
     least = trace.course().least_rtt_ms
     return {} if least is None else {"rtt_ms": least}
 
@@ -483,29 +484,29 @@ def varied(
     trace: str | None = None,
     faults: Sequence[str] = (),
 ) -> Profile:
-    """A profile with further effects, as the command line takes them; its name lists them.
+    """A profile with further effects in the notation of the command line; its name lists the effects.
 
     Parameters
     ----------
     loss
-        `1%`, or with the mean length of its bursts in packets `1%,3`.
+        `1%`, or `1%,3` with a mean burst length of 3 packets.
     jitter
-        `5ms`, with a distribution `5ms,normal`, and with `ordered` if no packet may overtake another.
+        `5ms`, or `5ms,normal` with a distribution; with `,ordered`, packets keep their order.
     queue
         `10bdp`, `100` packets, `fifo`, `fq_codel` or `cake`.
     cross
-        `bulk`, `paced`, `paced:20` (Mbit/s); upwards with `,up`.
+        `bulk`, `paced` or `paced:20` (Mbit/s); with `,up`, from the client.
     trace
-        `FILE.down` or `FILE.down,FILE.up`, Mahimahi's; `FILE.csv`, steps. It replaces the values of the link.
+        `FILE.down` or `FILE.down,FILE.up` (Mahimahi), or `FILE.csv` (steps). It replaces the values of the link.
     faults
-        What the path blocks, besides the link's own faults, see `path_faults`.
+        Faults of the path in addition to those of the link, see `path_faults`.
 
     Raises
     ------
     LinkError
-        For a word that is none of these, or an effect that the link cannot have.
+        For an invalid notation, or an effect that the link cannot have.
     TraceError
-        For a file that is no trace.
+        For a file that is not a trace.
     """
     values: dict[str, Any] = {}
     if loss is not None:
@@ -570,7 +571,7 @@ def _number(pattern: re.Pattern[str], word: str, option: str, expected: str) -> 
 
 
 def rtt_alone(name: str) -> Profile | None:
-    """The link with an RTT and nothing else that `name` describes, as `rtt-50` does (ms); None for other names."""
+    """The link of a name such as `rtt-50`, which has only an RTT (ms); None for names of another form."""
     match = _RTT_ALONE.fullmatch(name)
     if match is None or not float(match[1]):
         return None
@@ -580,20 +581,20 @@ def rtt_alone(name: str) -> Profile | None:
 def sweep(name: str) -> tuple[str, str, str] | None:
     """Link, parameter and value of a name such as `4g-loss-2`; None for names of another form.
 
-    `loss`, percent in each direction; `rtt`, ms; `jitter`, ms, normal and in order; `queue`, its length (`10bdp`) or
-    discipline while a TCP download fills it.
+    Parameters: loss, percent in each direction; rtt, ms; jitter, ms, normal, packets keep their order; queue, length
+    (`10bdp`) or discipline, while a TCP download fills the queue.
     """
     match = _SWEPT.fullmatch(name)
     return None if match is None else (match[1], match[2] or match[4], match[3] or match[5])
 
 
 def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
-    """The link that such a name describes; None for other names.
+    """The link of a name that `sweep` parses; None for other names.
 
     Raises
     ------
     LinkError
-        For a link that cannot be varied so.
+        If the link cannot have this variation.
     """
     steps = sweep(name)
     base = steps and (profiles.get(steps[0]) or swept(profiles, steps[0]))
@@ -616,12 +617,12 @@ def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
 
 
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """The profile of a name: of a file, with an RTT only, or a variation such as `4g-loss-2`.
+    """The profile of a name: a known link, a link with only an RTT, or a variation such as `4g-loss-2`.
 
     Raises
     ------
     LinkError
-        With the names there are.
+        For an unknown name; the error lists the known names.
     """
     profile = profiles.get(name) or rtt_alone(name) or swept(profiles, name)
     if profile is None:

@@ -1,7 +1,7 @@
-"""Faults of a path that blocks packets: their notation, read and checked. No network and no clock here.
+"""Faults of a path that blocks packets: parse and check their notation.
 
-A fault is an action, a selector of packets and, after `@`, the moment from which on it applies:
-`drop udp/443`, `reject udp/443`, `drop quic-initial:1250@2s`. docs/howto/faults.md explains each of them.
+A fault has an action, a selector of packets and, after `@`, the time from which it applies:
+`drop udp/443`, `reject udp/443`, `drop quic-initial:1250@2s`. docs/howto/faults.md explains all actions and selectors.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _QUIC_V2 = 0x6B3343CF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFault:
-    """Packets that a path does not carry, and what it does with them."""
+    """Packets that a path does not forward, and its reaction to them."""
 
     action: Action
-    """`drop`: silently. `reject`: UDP by ICMP port unreachable, TCP by a reset, `ipv6` by ICMPv6 no route to
-    destination. `truncate`: answers DNS with TC."""
+    """`drop`: no reaction. `reject`: ICMP port unreachable for UDP, a reset for TCP, ICMPv6 no route to destination for
+    `ipv6`. `truncate`: a DNS answer with TC."""
     selector: Selector
     port: int | None = None
     """Port at the server."""
@@ -48,9 +48,9 @@ class PathFault:
     version: int | None = None
     """QUIC version of the long header."""
     name: str = ""
-    """Server name in the clear of a ClientHello with ECH; empty for any."""
+    """Cleartext (outer) server name of a ClientHello with ECH; empty for any."""
     after_s: float = 0.0
-    """Time after the start of the command or load from which on the fault applies, seconds."""
+    """Start of the fault after the start of the command or load, seconds."""
 
     def __str__(self) -> str:
         match self.selector:
@@ -67,7 +67,7 @@ class PathFault:
         return f"{self.action} {selected}" + (f"@{self.after_s:g}s" if self.after_s else "")
 
     def command(self, addresses: Iterable[str] = ()) -> dict[str, Any]:
-        """The fault as `testbed/middlebox.py` receives it; `addresses` are of the server, none for every one."""
+        """The fault as a rule for `testbed/middlebox.py`; `addresses` are the server's, empty for any address."""
         return {
             "action": self.action,
             "selector": self.selector,
@@ -86,7 +86,7 @@ def parse_fault(text: str, key: str = "faults") -> PathFault:
     Raises
     ------
     FieldError
-        For `key`, if the text is no fault, or an action that its packets cannot have.
+        With `key`, if the text is not a fault, or its selector does not allow the action.
     """
     match = _FAULT.fullmatch(text)
     if match is None:

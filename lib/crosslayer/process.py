@@ -1,6 +1,6 @@
-"""A child process as an object: it is started, waited for, commanded, read and stopped.
+"""A child process as an object, with methods to start it, send it commands, read its output and stop it.
 
-Server, stub, BIND, dnsproxy and the emulated resolvers use it. Nothing here knows the purpose of a program.
+Used for server, stub, BIND, dnsproxy and the emulated resolvers. This module is independent of a program's purpose.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 
 Spawn = Callable[..., "subprocess.Popen[Any]"]
-"""Starts a program where it belongs: `spawn(arguments, **options of subprocess.Popen)`."""
+"""Function that starts a program in its namespace or guest: `spawn(arguments, **options of subprocess.Popen)`."""
 
 _STOP_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 10.0
@@ -29,8 +29,8 @@ _POLL_S = 0.005
 _MISSING, _NOT_EXECUTABLE = 127, 126
 
 
-class ProcessDied(CrosslayerError):  # noqa: N818 - it says what happened
-    """A program ended that nobody had asked to; `status` is the negative number of the signal where one ended it."""
+class ProcessDied(CrosslayerError):  # noqa: N818 - the name describes an event
+    """A program ended unexpectedly. `status` is its exit status, or the negative number of the signal that ended it."""
 
     def __init__(self, program: str, status: int, *, where: str, next_step: str) -> None:
         super().__init__(f"{program} ended with status {status}", where=where, next_step=next_step)
@@ -41,25 +41,25 @@ class ProcessDied(CrosslayerError):  # noqa: N818 - it says what happened
 class Process:
     """A running program; a context manager that stops it.
 
-    What fails is raised as `fault` of its class: a log that cannot be written, a program that does not start or answer.
+    Failures, e.g. a log that cannot be written, are raised as the exception class `fault`.
 
     Parameters
     ----------
     spawn
-        Starts a program where it belongs.
+        Function that starts the program, see `Spawn`.
     log
-        File for its output.
+        File for the program's output.
     **options
         Further options of `subprocess.Popen`.
     """
 
     name: ClassVar[str]
-    """What it is called in errors, e.g. `the server`."""
+    """Name of the program in errors, e.g. `the server`."""
     fault: ClassVar[type[CrosslayerError]]
-    """What is raised where it does not start, does not answer or refuses a command."""
+    """Exception for a program that does not start, does not answer or refuses a command."""
     ready_timeout_s: ClassVar[float] = 10.0
     log_lines: ClassVar[int] = 5
-    """Number of lines of its output that an error quotes."""
+    """Number of output lines that an error quotes."""
 
     def __init__(self, spawn: Spawn, command: Sequence[str], log: Path, **options: Any) -> None:
         self.log = log
@@ -84,7 +84,7 @@ class Process:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path) -> Iterator[None]:
-        """Make the program's private folder and write to it; what the disk refuses is this program's `fault`."""
+        """Create the program's private folder for the body of `with`; an `OSError` is raised as `fault`."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             yield
@@ -96,9 +96,9 @@ class Process:
             ) from error
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Wait until it is ready, `ready_timeout_s` at most; stop it where it does not get there.
+        """Wait until `ready` returns True, at most `ready_timeout_s`.
 
-        Then its `fault` has its last output: it ended, or was not ready in time.
+        If the program ends or is not ready in time, it is stopped, and `fault` is raised with its last output.
         """
         deadline = time.monotonic() + self.ready_timeout_s
         try:
@@ -107,20 +107,20 @@ class Process:
                     raise self.failure(f"{self.name} ended with status {status}")
                 if time.monotonic() > deadline:
                     raise self.failure(f"{self.name} was not ready after {self.ready_timeout_s:g} s")
-                time.sleep(_POLL_S)  # nobody tells when a socket is bound or a line is written
+                time.sleep(_POLL_S)  # there is no notification when a socket is bound or a line is written
         except BaseException:
             self.stop()
             raise
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied`, with its status and last output, where it has ended by itself."""
+        """Raise `ProcessDied`, with status and last output, if the program has ended by itself."""
         if not self._stopped and (status := self._process.poll()) is not None:
             raise ProcessDied(self.name, status, where=str(self.log), next_step=self._quoted())
 
     def connect(self, control: Path) -> dict[str, Any]:
-        """Wait for its control socket, and give it the command `ready`; returns the answer.
+        """Wait for the program's control socket and send the command `ready`; returns the answer.
 
-        Its `fault` where it does not get there, also where it ends after the socket is there.
+        Raises `fault` if this fails, also if the program ends after it has opened the socket.
         """
         self.wait_until(lambda: self._connected(control))
         try:
@@ -133,9 +133,10 @@ class Process:
             raise
 
     def command(self, command: str, **parameters: str | int) -> dict[str, Any]:
-        """Give a command, a line of JSON, over the control socket; returns the answer. From any thread.
+        """Send a command, a line of JSON, over the control socket; returns the answer. Thread-safe.
 
-        `ProcessDied` where it has ended by itself; its `fault` where it was stopped, does not answer or refuses.
+        Raises `ProcessDied` if the program has ended by itself, and `fault` if it was stopped, does not answer or
+        refuses the command.
         """
         if self._control is None:
             raise self.fault(f"{self.name} is not running", where=command)
@@ -146,7 +147,7 @@ class Process:
                 answer += part
         if not answer.endswith(b"\n"):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.5)  # its sockets are closed a moment before it has ended
+                self._process.wait(0.5)  # a dying process closes its sockets shortly before it ends
             self.raise_if_dead()
             raise self.failure(f"{self.name} did not answer the command `{command}`")
         result: dict[str, Any] = json.loads(answer)
@@ -155,24 +156,24 @@ class Process:
         return result
 
     def follow(self, file: Path) -> None:
-        """Read the lines that it adds to a file from now on; `new_lines` has them."""
+        """Start reading at the end of a file to which the program appends lines; `new_lines` returns them."""
         self._lines = file.open("rb")
         self._lines.seek(0, 2)
 
     def new_lines(self) -> list[str]:
-        """The whole lines it added since the last call."""
+        """Complete lines that the program has appended since the last call."""
         assert self._lines is not None, "new_lines before follow"
         *lines, self._partial = (self._partial + self._lines.read()).split(b"\n")
         return [line.decode() for line in lines]
 
     def kill(self) -> None:
-        """End it without asking, as a crash would, and wait for its end."""
+        """Kill the program with SIGKILL, like a crash, and wait for its end."""
         self._process.kill()
         self._process.wait()
         self.stop()
 
     def stop(self) -> None:
-        """Ask it to end, kill it if it does not within 5 s, and wait for its end. A second call does nothing."""
+        """Send SIGTERM, after 5 s SIGKILL, and wait for the end. A second call does nothing."""
         self._stopped = True
         if self._control is not None:
             self._control.close()
@@ -188,18 +189,18 @@ class Process:
                 self._process.wait()
 
     def output(self) -> list[str]:
-        """The lines of its log so far."""
+        """Lines of the program's log so far."""
         return self.log.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def failure(self, what: str, lines: Sequence[str] | None = None) -> CrosslayerError:
-        """A fault with its own words: `lines`, else the last of its log."""
+        """A `fault` that quotes output of the program: `lines`, by default the last lines of its log."""
         return self.fault(what, where=str(self.log), next_step=self._quoted(lines))
 
     def _quoted(self, lines: Sequence[str] | None = None) -> str:
         if lines is None:
             output = self.output()
             earlier, last = output[: -self.log_lines], output[-self.log_lines :]
-            # The reason of a panic, of Linux or Go, precedes a backtrace that is longer than what an error quotes.
+            # The reason of a panic (Linux or Go) precedes a backtrace that is longer than the quoted lines.
             shown = [line for line in earlier if "panic" in line.lower()][:1] + last
         else:
             shown = list(lines[: self.log_lines])
@@ -219,9 +220,9 @@ class Process:
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
-    """Run a user's command to its end; returns its exit status as a shell does (128 + signal, 126, 127).
+    """Run a user's command to its end; returns the exit status that a shell would return (128 + signal, 126, 127).
 
-    Its PATH has the system's folders too, so that `tc` and `tcpdump` are found.
+    The command's PATH also has the system's folders, so `tc` and `tcpdump` are found.
     """
     environment = {**(os.environ if environment is None else environment), "PATH": resources.search_path()}
     try:

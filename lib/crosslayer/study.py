@@ -1,8 +1,8 @@
 """The interface of a study: a package `studies/NAME/` and a line of `studies/__init__.py`.
 
 The package has `STUDY` in its `__init__`, and a module for each task: `measure` (`MEASURER`), `figures` (`FIGURES`),
-`claims` (`CLAIMS`) and `answer` (`numbers`, `answer`). They are imported on use, so that analysis imports no browser
-and measuring no charts.
+`claims` (`CLAIMS`) and `answer` (`numbers`, `answer`). These modules are imported on use, so analysis imports no
+browser code and measuring no chart library.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 SIX_TRANSPORTS = (Protocol.DOUDP, Protocol.DOTCP, Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
-"""Transports of studies that compare all of them; a new member of `Protocol` adds no condition by itself."""
+"""Transports of studies that compare all six. A new member of `Protocol` does not change these studies."""
 
 SIZES = ("smoke", "quick", "paper")
-"""Named sizes. `smoke` about 1 min, `quick` a quarter of an hour on two cores, `paper` the paper's sample size."""
+"""Named sizes: `smoke` takes about 1 min, `quick` 15 min on two cores; `paper` has the paper's sample size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper, and how its claims are called."""
+    """A paper whose claims are checked."""
 
     name: str
-    """Its name in the column `paper` of the claims."""
+    """Name in the column `paper` of the claims."""
     citation: str
     doi: str = ""
-    """Empty if it has none."""
+    """DOI; empty if the paper has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Section:
     """A part of the report and the notebook that explains it."""
 
     notebook: str
-    """Its name without ending."""
+    """File name of the notebook without its ending."""
     heading: str
     lead: str
     """A sentence under the heading."""
@@ -58,85 +58,86 @@ FIRST_VISIT, RETURNING_VISIT, ONE_CONNECTION = TOPICS = (
     "Returning visit",
     "One connection for name and page",
 )
-"""Topics of the answer, in the order in which it gives them."""
+"""Topics of the answer, in their order."""
 
 
 ANSWER_RESOLUTION = {"%": 0.1, "RTT": 0.01}
-"""Differences of the answer's numbers, by unit, below a step of the browser's clock (0.1 ms) on fiber."""
+"""Resolution of the answer's numbers, by unit: smaller differences are below one step (0.1 ms) of the browser's clock
+on fiber."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerNumber:
-    """A number of the answer, as one campaign gives it."""
+    """A number of the answer from one campaign."""
 
     topic: str
     """One of `TOPICS`."""
     name: str
-    """What it is, unique within its topic."""
+    """Name, unique within the topic."""
     unit: str
     """A key of `ANSWER_RESOLUTION`."""
     value: float
     error: float | None = None
-    """Standard error over the rounds of the campaign; None if the campaign cannot tell, as in virtual time."""
+    """Standard error over the rounds of the campaign; None if it cannot be computed, as in virtual time."""
 
 
 AnswerValues = Mapping[tuple[str, str], float]
-"""Numbers of the answer by topic and name; those of several campaigns as their means."""
+"""Numbers of the answer by topic and name: means over the campaign and its repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyAnswer:
-    """What the campaign of a study adds to the answer, which opens the report and the README."""
+    """A study's contribution to the answer at the top of the report and the README."""
 
     sentences: tuple[tuple[str, str], ...] = ()
     """One of `TOPICS` and its sentences."""
     increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """One of `TOPICS`, a transport, and by page the increase of the page load time over plain DNS, as text."""
+    """One of `TOPICS`, a transport, and the increase of the PLT over plain DNS as text, by page."""
     headlines: tuple[tuple[str, str, str], ...] = ()
-    """Claim, what the paper's abstract states, and our verdict, each as part of a sentence."""
+    """Identifier of a claim; statement of the paper's abstract and our verdict, each as part of a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Everything that the engine, the figures, the claims, the report and the notebooks know of a study."""
+    """A study: all its properties that the campaign engine, figures, claims, report and notebooks use."""
 
     name: str
     package: str
-    """Its package: `__name__` of the module that makes it."""
+    """Package of the study: `__name__` of the module that defines it."""
     lead: str
-    """What it measures, a sentence or two."""
+    """One or two sentences on what the study measures."""
     sections: tuple[Section, ...]
-    """Its parts in the report, each explained by a notebook."""
+    """Sections of the report, each with a notebook that explains it."""
     sizes: Mapping[str, Plan]
-    """Its plans by size: `smoke`, `quick` and `paper`."""
+    """Plans by size: `smoke`, `quick` and `paper`."""
     paper: Paper | None = None
-    """None if the study answers a question that the papers leave open."""
+    """Paper that the study reproduces; None if it answers a question that the papers leave open."""
     options: type = NoOptions
-    """Frozen dataclass of the study's own options: `[options]` of a plan file is checked against it."""
+    """Frozen dataclass of the study's own options, against which `[options]` of a plan file is checked."""
     headlines: Mapping[str, str] = field(default_factory=dict)
-    """Claims whose numbers stand on top of the report, and how they are called there."""
+    """Titles, by claim, of the claims whose numbers are at the top of the report."""
     picture: str = ""
-    """Name of the figure that shows its part of the answer; empty if none does."""
+    """Name of the figure that illustrates the study's part of the answer; empty if there is none."""
     primes_alias: bool = True
-    """Its loads prime an alias of their page, which must have them."""
+    """Whether loads prime with an alias of their page. If so, each page must have an alias."""
     measured_by: str = ""
-    """Command that measures it; empty where that is `crosslayer measure`."""
+    """Command that measures the study; empty for `crosslayer measure`."""
     one_host: str = ""
-    """Why it can only use pages of one host, as a clause; empty if it can use pages of several hosts."""
+    """Reason, as a clause, why the study can only use pages of one host; empty if it can use any page."""
     browsers: tuple[Browser, ...] = (Browser.CHROMIUM,)
-    """Browsers in which it can be measured."""
+    """Browsers in which the study can be measured."""
     own_links: Callable[[Plan], Mapping[str, Profile]] = lambda plan: {}
-    """Links of a plan that this study makes itself, by name."""
+    """Function that returns the study's own links for a plan, by name."""
 
     def profiles(self, plan: Plan) -> Mapping[str, Profile]:
-        """Every link that a plan may name, by name."""
+        """Every link that the plan may use, by name."""
         known = load_profiles()
         made_for_plan = {name: made for name in plan.links if (made := rtt_alone(name) or swept(known, name))}
         return {**known, **made_for_plan, **self.own_links(plan)}
 
     @property
     def measurer(self) -> type[Measurer]:
-        """What measures it; `CampaignError` if another command does."""
+        """Class that measures the study; `CampaignError` if another command than `crosslayer measure` does."""
         if self.measured_by:
             raise CampaignError(
                 f"the study '{self.name}' measures no testbed",
@@ -148,25 +149,25 @@ class Study:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """Its figures, those of the paper in the paper's order."""
+        """Figures of the study, those of the paper in the paper's order."""
         part: tuple[Figure, ...] = self._part("figures", "FIGURES", ())
         return part
 
     @property
     def claims(self) -> Claims | None:
-        """Claims that its campaigns are compared with; None if it has none."""
+        """Claims with which campaigns of the study are compared; None if there are none."""
         part: Claims | None = self._part("claims", "CLAIMS", None)
         return part
 
     @property
     def numbers(self) -> Callable[[Inputs], Sequence[AnswerNumber]]:
-        """Computes the numbers of the answer from the tables of a campaign; none if it lacks one of them."""
+        """Function that computes the numbers of the answer from a campaign; returns none if the campaign lacks one."""
         part: Callable[[Inputs], Sequence[AnswerNumber]] = self._part("answer", "numbers", lambda inputs: ())
         return part
 
     @property
     def answer(self) -> Callable[[AnswerValues, Mapping[str, Mapping[str, Any]]], StudyAnswer]:
-        """Writes the answer from its numbers and the verdicts, rows of `claims.COLUMNS` by claim."""
+        """Function that writes the answer from its numbers and the verdicts (rows of `claims.COLUMNS` by claim)."""
         part: Callable[[AnswerValues, Mapping[str, Mapping[str, Any]]], StudyAnswer] = self._part(
             "answer", "answer", lambda values, verdicts: StudyAnswer()
         )
@@ -174,13 +175,13 @@ class Study:
 
     @property
     def real_server(self) -> Any:
-        """The module that measures a server of the user's over a real network; None if the study has none."""
+        """Module that measures a server of the user over a real network; None if the study has none."""
         module = f"{self.package}.real_server"
         return import_module(module) if find_spec(module) else None
 
     @property
     def live_pages(self) -> Any:
-        """The module that loads pages of the user's choice over a real network; None if the study has none."""
+        """Module that loads pages of the user's choice over a real network; None if the study has none."""
         module = f"{self.package}.live_pages"
         return import_module(module) if find_spec(module) else None
 
@@ -206,28 +207,28 @@ def question(
     notebook: str = "",
     **others: Any,
 ) -> Study:
-    """Make the `STUDY` of a package `studies/NAME/` that answers a question which the papers leave open.
+    """Make the `STUDY` of a package `studies/NAME/` for a question that the papers leave open.
 
     Parameters
     ----------
     package
-        `__name__` of the package; the study has its name, with hyphens.
+        `__name__` of the package. The study has the package's name, with hyphens.
     asks
         The question.
     heading
-        Heading of its section in the report.
+        Heading of the study's section in the report.
     lead
-        What it measures, a sentence or two.
+        One or two sentences on what the study measures.
     links, pages
-        Those of its plans.
+        Links and pages of the plans.
     rounds
-        Repetitions of every cell in its plans `smoke`, `quick` and `paper`.
+        Rounds of every cell in the plans `smoke`, `quick` and `paper`.
     smoke, quick, paper
-        Further fields in which a plan differs, e.g. fewer links.
+        Further fields in which this plan differs, e.g. fewer links.
     options
         See `Study.options`.
     notebook
-        Name of its notebook; `question_NAME` if empty.
+        Name of the notebook; by default `question_NAME`.
     others
         Further fields of `Study`.
     """

@@ -1,4 +1,4 @@
-"""Kernel receive timestamps (SO_TIMESTAMPNS), which exclude this process's scheduling delay."""
+"""Kernel receive timestamps (SO_TIMESTAMPNS), which exclude the scheduling delay of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DATAGRAM_BYTES = 4096
 
 
 def stamp_arrivals(end: socket.socket) -> None:
-    """Have the kernel timestamp each datagram that a socket receives."""
+    """Enable kernel timestamps for the datagrams that a socket receives."""
     end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
@@ -24,7 +24,7 @@ def receive(end: socket.socket) -> tuple[bytes, int]:
 
 
 def arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
-    """Arrival time of a datagram from its ancillary data, ns since the Unix epoch; now if it has no timestamp."""
+    """Arrival time of a datagram, ns since the Unix epoch; the current time if its ancillary data has no timestamp."""
     for level, kind, value in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack(value)

@@ -1,7 +1,7 @@
-"""Traces: what a link's rate and delay do over time, from files that come from outside, read and checked.
+"""Traces of a link's rate and delay over time, read from external files and checked.
 
-Mahimahi's delivery opportunities, steps of rate and RTT, and speed tests, as ERRANT's distributions are made of. No
-network and no clock here; `testbed.trace_replay` plays them. docs/reference/links.md has the formats.
+Three formats: Mahimahi's delivery opportunities, steps of rate and RTT, and speed tests with ERRANT's columns.
+`testbed.trace_replay` replays the traces. docs/reference/links.md defines the formats.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from crosslayer.decode import FieldError, read_text
 from crosslayer.errors import CrosslayerError
 
 OPPORTUNITY_BYTES: Final = 1504
-"""What Mahimahi delivers at an opportunity: an IP packet of 1500 bytes and the 4 in front of it in a TUN device."""
+"""Bytes that Mahimahi delivers per opportunity: an IP packet of 1500 bytes and the 4-byte header of a TUN device."""
 LONGEST_MS: Final = 7 * 86_400_000
-"""Maximum length of a trace, and of a step, a week."""
+"""Maximum length of a trace and of a step: a week."""
 MOST_RTT_MS: Final = 60_000.0
-"""Maximum RTT of a link, a minute; clients give up earlier."""
+"""Maximum RTT of a link: a minute, longer than the timeouts of clients."""
 MOST_MBIT: Final = 1e5
-"""Maximum rate of a link, 100 Gbit/s."""
+"""Maximum rate of a link: 100 Gbit/s."""
 _MAHIMAHI_OVERHEAD = -10
-"""Bytes that Mahimahi counts for a packet besides its Ethernet frame: 4 instead of the frame's 14."""
+"""Bytes that Mahimahi counts per packet minus the Ethernet frame: a header of 4 bytes instead of 14."""
 _STEPS = ("duration_ms", "rtt_ms", "download_mbit", "upload_mbit")
 _TESTS = ("operator", "country", "access_technology", "rssi", "download_mbps", "upload_mbps", "rtt_ms")
 _FEWEST_TESTS = 10
 _DRAWS = 100
 _QUALITIES = {"4g": (-75.0, -85.0), "3g": (-85.0, -100.0), "2g": (-85.0, -100.0)}
-"""RSSI above which the signal is good, and above which it is medium, dBm, by technology."""
+"""RSSI above which the signal is good, and RSSI above which it is medium, dBm, by technology."""
 
 
 class TraceError(CrosslayerError):
@@ -45,28 +45,28 @@ class TraceError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one direction can deliver: a line through points that starts again at its end."""
+    """Bytes that one direction can deliver over time: a piecewise linear function, repeated after its end."""
 
     at_ms: tuple[float, ...]
-    """From 0 to the trace's end; twice the same where the line jumps."""
+    """Times of the points, from 0 to the end of the trace; a jump has two points at the same time."""
     delivered_bytes: tuple[float, ...]
-    """What could be delivered until then."""
+    """Bytes that could be delivered until each point."""
     overhead_bytes: int = 0
-    """Bytes that a packet counts besides its Ethernet frame."""
+    """Bytes counted per packet in addition to its Ethernet frame; may be negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A trace as it is played; a direction without a line has the link's own rate."""
+    """Rates and RTT over time from a trace. A direction without a line has the rate of its link profile."""
 
     down: Line | None = None
     up: Line | None = None
     rtts: tuple[tuple[float, float], ...] = ()
-    """For how long, ms, which RTT is that of the link, ms; none where it does not change."""
+    """Durations, ms, each with the RTT of the link, ms; empty if the RTT does not change."""
 
     @property
     def length_ms(self) -> float:
-        """Until the longest of its parts starts again."""
+        """Time until the longest part of the trace repeats, ms."""
         ends = [line.at_ms[-1] for line in (self.down, self.up) if line]
         return max([*ends, sum(duration for duration, _ in self.rtts)])
 
@@ -78,12 +78,12 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Source of a trace: one or two files of Mahimahi, a file of steps, or speed tests to draw from."""
+    """Source of a trace: one or two Mahimahi files, a file of steps, or speed tests for random draws."""
 
     down: str | None = None
-    """Opportunities towards the client, Mahimahi's format."""
+    """Mahimahi file of the delivery opportunities towards the client."""
     up: str | None = None
-    """Opportunities towards the server."""
+    """Mahimahi file of the delivery opportunities towards the server."""
     steps: str | None = None
     """CSV with a column `duration_ms` and some of `rtt_ms`, `download_mbit`, `upload_mbit`."""
     errant: str | None = None
@@ -104,12 +104,12 @@ class Trace:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Files that it is read from, by the field that names them."""
+        """Files of the trace, by the field that names them."""
         named = {"down": self.down, "up": self.up, "steps": self.steps, "errant": self.errant}
         return {field: Path(path) for field, path in named.items() if path}
 
     def moved(self, files: Mapping[str, Path]) -> Trace:
-        """The same from other files, by the field that names them."""
+        """The same trace with other files, given by field."""
         return replace(self, **{field: str(file) for field, file in files.items()})  # type: ignore[arg-type]
 
     def at(self, folder: Path) -> Trace:
@@ -117,12 +117,12 @@ class Trace:
         return self.moved({field: folder.absolute() / file for field, file in self.files.items()})
 
     def course(self) -> Course:
-        """What is played.
+        """Read the files; returns rates and RTT over time.
 
         Raises
         ------
         TraceError
-            Naming file and line, for what is not of the format.
+            For a wrong format; the error names file and line.
         """
         return _course(self, tuple(file.stat().st_mtime_ns for file in self.files.values() if file.is_file()))
 
@@ -138,7 +138,7 @@ def _course(trace: Trace, _changed_ns: tuple[int, ...]) -> Course:
 
 
 def from_text(text: str) -> Trace:
-    """A trace in the words of the command line: `FILE.down[,FILE.up]`, or `FILE.csv` with steps."""
+    """A trace in the notation of the command line: `FILE.down[,FILE.up]`, or `FILE.csv` with steps."""
     first, _, second = text.partition(",")
     if first.endswith(".csv") and not second:
         return Trace(steps=first).at(Path())
@@ -146,7 +146,7 @@ def from_text(text: str) -> Trace:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Lines that say something, each with where it stands."""
+    """Lines of a file that are neither empty nor comments, each after its position (file and line number)."""
     text = read_text(path, TraceError, "Name a trace that is there.")
     for number, line in enumerate(text.splitlines(), 1):
         if (line := line.strip()) and not line.startswith("#"):
@@ -154,7 +154,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _opportunities(path: Path) -> Line:
-    """Mahimahi's format: a line an opportunity, the ms at which it is; the last is the end, after which all repeats."""
+    """Parse Mahimahi's format: the time of one delivery opportunity per line, ms. The trace repeats after the last."""
     times: list[int] = []
     for where, line in _lines(path):
         if not (line.isascii() and line.isdigit()):
@@ -186,7 +186,7 @@ def _opportunities(path: Path) -> Line:
 
 
 def _rows(path: Path, known: tuple[str, ...], required: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Rows of a CSV file with a header, each with where it stands."""
+    """Rows of a CSV file with a header, each after its position (file and line number)."""
     lines = list(_lines(path))
     header = [name.strip() for name in lines[0][1].split(",")] if lines else []
     if missing := [name for name in required if name not in header]:
@@ -221,7 +221,7 @@ def _at_most(most: float) -> Callable[[float], bool]:
 
 
 def _steps(path: Path) -> Course:
-    """Steps of ours: for so long that RTT and those rates; a rate of 0 holds packets until it is over."""
+    """Parse crosslayer's steps of duration, RTT and rates. A rate of 0 holds packets until the step ends."""
     durations: list[float] = []
     columns: dict[str, list[float]] = {}
     for where, row in _rows(path, _STEPS, _STEPS[:1]):
@@ -254,11 +254,11 @@ def _stepped(path: Path, durations: list[float], columns: dict[str, list[float]]
 
 
 def _drawn(path: Path, of: str, every_s: float) -> Course:
-    """Draws from ERRANT's distribution of rates and RTT: a kernel density of the speed tests of that kind.
+    """Steps drawn from ERRANT's distribution of rates and RTT: a kernel density of the speed tests of one origin.
 
-    Each draw is a test with added Gaussian noise, whose covariance is that of the tests times the square of
-    Silverman's factor, as Trevisan et al. fit it (Computer Networks 176, 2020, 107289, and their model_creation).
-    What is not above 0 is drawn again.
+    Each draw is a test plus Gaussian noise. The covariance of the noise is that of the tests times the square of
+    Silverman's factor, as in Trevisan et al. (Computer Networks 176, 2020, 107289, and their model_creation). Draws
+    with a value that is not above 0 are repeated.
     """
     wanted = tuple(word.strip().casefold() for word in of.split(","))
     groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
@@ -292,7 +292,7 @@ def _draws(tests: list[tuple[float, ...]], draw: random.Random) -> Iterator[tupl
     means = [math.fsum(column) / len(tests) for column in zip(*tests, strict=True)]
     made = 0
     while made < _DRAWS:
-        # Independent normal weights of the deviations have the tests' covariance.
+        # A sum of the tests' deviations with independent normal weights has the covariance of the tests.
         weights = [draw.gauss(0, 1) * factor / math.sqrt(len(tests) - 1) for _ in tests]
         chosen = draw.choice(tests)
         values = tuple(

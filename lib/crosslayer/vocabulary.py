@@ -1,4 +1,4 @@
-"""Vocabulary of the rows, shared by measurement and analysis: each enumeration lists the values of a column."""
+"""Values of the columns of a dataset, shared by measurement and analysis: one enumeration per column."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from enum import StrEnum
 
 
 class Resumption(StrEnum):
-    """How much of an earlier session a new connection may use."""
+    """State of an earlier session that a new connection may use."""
 
     NONE = "none"
     """Full handshake, without ticket and without address-validation token."""
     TICKET = "ticket"
     """PSK from a session ticket; the query waits for the handshake."""
     EARLY_DATA = "early-data"
-    """PSK from a session ticket; the query leaves with the first flight (0-RTT)."""
+    """PSK from a session ticket; the query is sent in the first flight (0-RTT)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Transport:
     alpn: str = ""
     """Application protocol of its TLS handshake; empty without ALPN."""
     resumptions: tuple[Resumption, ...]
-    """Conditions that its clients can measure."""
+    """States of resumption that the project's clients can measure."""
     encrypted: bool
     """Whether clients verify a certificate and pad their queries."""
     over_quic: bool = False
@@ -35,12 +35,12 @@ class Transport:
     round_trips: int
     """Minimum round-trips of a lookup on a new connection: TLS 1.3, without early data."""
     url_scheme: str
-    """Scheme of an upstream's URL, as the stub and AdGuard's dnsproxy name it."""
+    """URL scheme of an upstream in the stub and in AdGuard's dnsproxy."""
     connection_packets: int
-    """Packets that `crosslayer discover` charges a connection with in advance: more than it sends without loss."""
+    """Packets that `crosslayer discover` budgets for a connection: more than a connection without loss sends."""
 
 
-# Neither Python's ssl nor Go's crypto/tls has early data over TCP: it is no condition of DoT and DoH.
+# Neither Python's ssl nor Go's crypto/tls supports early data over TCP, so DoT and DoH lack this condition.
 _TLS_OVER_TCP = (Resumption.NONE, Resumption.TICKET)
 
 
@@ -127,14 +127,14 @@ class Http3(StrEnum):
 
 
 class Role(StrEnum):
-    """Why an observation was made."""
+    """Function of an observation in its round."""
 
     MEASURED = "measured"
-    """It is a result of the study."""
+    """A result of the study."""
     PRIMING = "priming"
-    """It only fetched the ticket and token of the next observation, or set up its connection; never analysed."""
+    """Fetched ticket and token for the next observation, or set up its connection; never analysed."""
     SELF_CHECK = "self-check"
-    """The measured observation of the condition once more in the same round (A/A)."""
+    """A repetition of a measured observation in the same round (A/A)."""
     CONTROL = "control"
     """A negative control."""
 
@@ -165,12 +165,12 @@ class Browser(StrEnum):
     FIREFOX_HAPPY_EYEBALLS = "firefox-happy-eyeballs"
     """Firefox with `network.http.happy_eyeballs_enabled`: its implementation of Happy Eyeballs v3."""
     CURL = "curl"
-    """libcurl, which loads the document alone."""
+    """libcurl, which loads only the document."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserProgram:
-    """How a browser is named, and how its program is located."""
+    """Name of a browser, and data to locate its program."""
 
     title: str
     variable: str
@@ -178,7 +178,7 @@ class BrowserProgram:
     names: tuple[str, ...]
     """Usual names of the program."""
     driver: str = ""
-    """Name of the driver that it needs, of the same major version; empty if it needs none."""
+    """Name of the required driver, which must have the same major version; empty if none is required."""
 
 
 BROWSERS: dict[str, BrowserProgram] = {
@@ -194,7 +194,7 @@ BROWSERS: dict[str, BrowserProgram] = {
 
 
 class Coupling(StrEnum):
-    """Who resolves the host names of a page."""
+    """Component that resolves the host names of a page."""
 
     DECOUPLED = "decoupled"
     """The browser receives the addresses from crosslayer."""
@@ -203,7 +203,7 @@ class Coupling(StrEnum):
 
 
 class Connection(StrEnum):
-    """Connection that a paced query is sent on."""
+    """Connection on which a paced query is sent."""
 
     KEPT = "kept"
     NEW = "new"
@@ -222,7 +222,7 @@ class ClientKind(StrEnum):
     DNSPROXY = "dnsproxy"
     """AdGuard's forwarder."""
     LIBRARY = "library"
-    """A program with a client of `crosslayer.dns`: it waits 5 s for an answer, then makes a new connection."""
+    """A program that uses `crosslayer.dns`; after 5 s without an answer it opens a new connection."""
     CHROMIUM = "chromium"
     """Chromium's own DoH in secure mode, without any other resolver."""
 
@@ -240,29 +240,29 @@ class PathEvent(StrEnum):
 
 
 class Sharing(StrEnum):
-    """Which connection a page is loaded on."""
+    """Connection on which a page is loaded."""
 
     SEPARATE = "separate"
-    """A connection of its own, opened after its name is resolved."""
+    """A separate connection, opened after the page's name is resolved."""
     SHARED = "shared"
-    """The connection on which its name is resolved."""
+    """The connection on which the page's name is resolved."""
 
 
 class QueryState(StrEnum):
-    """State of the connection on which a resolver was asked."""
+    """State of the connection on which a resolver was queried."""
 
     COLD = "cold"
-    """A new connection without a ticket; of DoUDP a new socket."""
+    """A new connection without a ticket; for DoUDP, a new socket."""
     KEPT = "kept"
-    """The connection of the query before."""
+    """The connection of the previous query."""
     RESUMED = "resumed"
     """A new connection with a session ticket."""
     EARLY_DATA = "early-data"
-    """A new connection with a session ticket; the query leaves with the first flight (0-RTT)."""
+    """A new connection with a session ticket; the query is sent in the first flight (0-RTT)."""
     IDLE = "idle"
-    """The connection of the query before, after an idle time of the plan."""
+    """The connection of the previous query, after an idle time of the plan."""
     IDLE_SEARCH = "idle-search"
-    """The same, after an idle time that narrows down when the network forgets the connection."""
+    """As `IDLE`, after an idle time of the search for the moment when the network drops the connection's state."""
 
 
 class CacheUse(StrEnum):
@@ -271,32 +271,32 @@ class CacheUse(StrEnum):
     HIT = "hit"
     """An earlier query for the name filled the cache."""
     MISS = "miss"
-    """Nobody asked for the name before."""
+    """The name was not queried before."""
 
 
 class EventKind(StrEnum):
-    """Kind of an event of a comparison of resolvers."""
+    """Kind of event during a comparison of resolvers."""
 
     STOPPED = "stopped"
-    """An operator asked to stop."""
+    """An operator asked us to stop."""
     DAY_LIMIT = "day-limit"
-    """An operator got all queries that it may get on a day."""
+    """The daily limit of queries to an operator was reached."""
     MISSED_ROUND = "missed-round"
     """A round could not be measured before the next one was due."""
     INTERCEPTED = "intercepted"
-    """A query to an address where nobody is was answered."""
+    """A query to an address without a host was answered."""
     NOT_INTERCEPTED = "not-intercepted"
-    """It was not."""
+    """A query to an address without a host was not answered."""
     ADDRESS_CHANGED = "address-changed"
     """The client got another address during a round."""
     CLOCK_STEPPED = "clock-stepped"
     """The clock of the measuring machine was set during a round."""
     SLEPT = "slept"
-    """The measuring machine slept during a round."""
+    """The measuring machine was suspended during a round."""
 
 
 class LocatedKind(StrEnum):
-    """What a location is of."""
+    """Kind of object that a location describes."""
 
     RESOLVER = "resolver"
     """An address of a resolver."""
@@ -314,10 +314,10 @@ VANTAGE_POINTS = {
 """Vantage points of IMC 2022: short name and name, fastest first."""
 
 PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
-"""Transports of IMC 2022, section 3.1, in the order of its Table 1: encrypted transports with session resumption."""
+"""Transports of IMC 2022, section 3.1, in the order of its Table 1. The encrypted ones resume sessions."""
 
 DURATIONS_BY_PART = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
-"""Durations of an exchange, and the columns that have them."""
+"""Parts of an exchange, and the columns with their durations."""
 
 SIZES_BY_PART = {
     "handshake, client to resolver": "handshake_sent_bytes_by_record",
@@ -325,4 +325,4 @@ SIZES_BY_PART = {
     "query": "query_sent_bytes_by_record",
     "response": "query_received_bytes_by_record",
 }
-"""Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""
+"""Parts of an exchange in IMC22 Table 1, and the columns with their bytes of IP payload, divided in the same way."""

@@ -1,6 +1,6 @@
-"""Name and page on one connection with early data, by our own clients: `coalesced_client.py PAGE`, on a link.
+"""Resolve a name and load its page on one connection with early data: `coalesced_client.py PAGE`, run on a link.
 
-Prints the columns of the visit, JSON.
+Uses crosslayer's own clients, and prints the columns of the visit as JSON.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Run commands in one guest, as lines of JSON: `python -m tests.integration.commands CLOCK FOLDER`.
+"""Run several commands in one guest: `python -m tests.integration.commands CLOCK FOLDER`.
 
-A guest takes seconds to start and a test of the link less. FOLDER is the host's in the guest too.
+Commands and results are lines of JSON. One guest serves several tests, because its start takes seconds and a test of
+the link less. FOLDER is writable in the guest.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Commands:
-    """A guest that runs the `crosslayer` command; a context manager that ends it."""
+    """A guest that runs `crosslayer` commands; a context manager that ends the guest."""
 
     def __init__(self, clock: Clock, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -38,7 +39,7 @@ class Commands:
         self._process.stdout.close()
 
     def run(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """As `subprocess.run` does; of its options `env` and `input`."""
+        """Run a command like `subprocess.run`, with the options `env` and `input`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         command = [sys.executable, "-m", "crosslayer", *arguments]
@@ -53,10 +54,10 @@ class Commands:
 
 
 def obey() -> None:
-    """In the guest: run what comes, tell what came of it."""
+    """In the guest: run each command from standard input and print its result."""
     for line in sys.stdin:
         call = json.loads(line)
-        if "env" in call:  # what is the guest's own stays
+        if "env" in call:  # keep the guest's own TMPDIR and mark
             call["env"] = {k: v for k, v in call["env"].items() if k != "TMPDIR"} | {MARK: os.environ[MARK]}
         done = subprocess.run(**call, capture_output=True, text=True, check=False)
         print(json.dumps({key: getattr(done, key) for key in ("returncode", "stdout", "stderr")}), flush=True)

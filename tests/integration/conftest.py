@@ -1,4 +1,4 @@
-"""What every integration test needs: the `crosslayer` command, and reasons to skip."""
+"""Fixtures of the integration tests: the `crosslayer` command, and checks that skip tests on unsuitable machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def unavailable(reason: str) -> NoReturn:
-    """Skip what this machine cannot run; fail where `crosslayer doctor` found that the machine can measure.
+    """Skip a test that this machine cannot run, or fail if `crosslayer doctor` reported that the machine can measure.
 
     `make test` sets CROSSLAYER_CAN_MEASURE from the doctor's exit status.
     """
@@ -32,7 +32,7 @@ def unavailable(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def testbed_machine() -> None:
-    """Skip, with the doctor's reason, where this machine cannot provide the testbed."""
+    """Skip, with the doctor's reason, if this machine cannot provide the testbed."""
     findings = doctor.examine()
     missing = [f"{f.item}: {f.detail}" for f in findings if f.state == "missing" and f.needed_for == "measuring"]
     if missing:
@@ -41,7 +41,7 @@ def testbed_machine() -> None:
 
 @pytest.fixture(scope="session")
 def browser_machine(testbed_machine: None) -> None:
-    """Skip, with what to do, where no browser is found either."""
+    """Skip, with the next step, if this machine has no testbed or no Chromium."""
     try:
         find_browser()
     except BrowserError as error:
@@ -50,7 +50,7 @@ def browser_machine(testbed_machine: None) -> None:
 
 @pytest.fixture(scope="session")
 def firefox_machine(testbed_machine: None) -> None:
-    """Skip, with what to do, where there is no Firefox."""
+    """Skip, with the next step, if there is no Firefox."""
     try:
         find_browser("firefox")
     except BrowserError as error:
@@ -59,7 +59,7 @@ def firefox_machine(testbed_machine: None) -> None:
 
 @pytest.fixture(scope="session")
 def virtual_clock() -> list[str]:
-    """Options of `crosslayer measure` by the virtual clock; skips, with what to do, where there is no kernel for it."""
+    """Options of `crosslayer measure` for virtual time; skip, with the next step, if there is no guest kernel."""
     try:
         find_kernel()
     except CrosslayerError as error:
@@ -68,7 +68,7 @@ def virtual_clock() -> list[str]:
 
 
 def run_here(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run the `crosslayer` command with some arguments; 10 minutes at most."""
+    """Run the `crosslayer` command, with a timeout of 10 minutes."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
         [*CROSSLAYER, *arguments], capture_output=True, text=True, timeout=600, check=False, **options
     )
@@ -76,5 +76,5 @@ def run_here(*arguments: str, **options: object) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def crosslayer(testbed_machine: None) -> Run:
-    """Run the `crosslayer` command with some arguments, where this machine provides the testbed."""
+    """Function that runs the `crosslayer` command; the test is skipped if this machine cannot provide the testbed."""
     return run_here

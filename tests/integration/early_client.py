@@ -1,7 +1,7 @@
 """An independent QUIC client (aioquic) for the server's tests: `early_client.py CA ADDRESS SERVER_NAME KIND`.
 
-KIND is doq, doh3 or h3. Makes three connections: the first brings a ticket and an address-validation token, the
-second sends its request as early data, the third only resumes. Prints one JSON object per connection.
+KIND is doq, doh3 or h3. The client makes three connections. The first obtains a ticket and an address-validation token,
+the second sends its request as early data, the third resumes without early data. It prints one JSON object for each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aioquic.tls import SessionTicket
 
 
 class Client(QuicConnectionProtocol):
-    """Sends one request and keeps what comes back."""
+    """A client that sends one request and stores the response."""
 
     def __init__(self, connection: QuicConnection, stream_handler: None = None) -> None:
         super().__init__(connection, stream_handler)
@@ -34,11 +34,11 @@ class Client(QuicConnectionProtocol):
         self.body = b""
         self.answered = asyncio.get_running_loop().create_future()
         self.complete = asyncio.get_running_loop().create_future()
-        # From the start: the server's settings come before the first request.
+        # Created at once, because the server's settings arrive before the first request.
         self.http = H3Connection(connection) if connection.configuration.alpn_protocols == ["h3"] else None
 
     def ask(self, kind: str, name: str) -> None:
-        """Send the request with the packets that leave next."""
+        """Send the request."""
         query = dns.message.make_query(name, "A", id=0, use_edns=0, pad=128).to_wire()
         stream = self._quic.get_next_available_stream_id()
         if self.http is None:
@@ -99,7 +99,7 @@ async def main(ca_file: str, address: str, name: str, kind: str) -> None:
                 client.ask(kind, name)
                 await client.answered
                 await client.complete
-                await client.ping()  # whatever follows the handshake, the ticket among it, has arrived
+                await client.ping()  # after it, all data that follows the handshake has arrived, including the ticket
         assert client.handshake is not None
         print(
             json.dumps(

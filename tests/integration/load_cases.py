@@ -1,9 +1,9 @@
-"""Makes pages of recordings of `tests/data/har`, loads them in one Chromium and writes how each compares.
+"""Make pages from recordings of `tests/data/har`, load them in one Chromium, and compare each with its recording.
 
     python -m tests.integration.load_cases RESULT.json NAME ...
 
-Many of the recordings have the same host, so each gets one of its own: three letters of its name are replaced. A
-program of its own because it re-executes itself in private namespaces; `test_har_cases` starts it.
+Many recordings have the same host, so three letters of each host name are replaced to make it unique. This is a
+separate program because it re-executes itself in private namespaces; `test_har_cases` starts it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.har_cases import MADE_ONLY, contents
 
 
 def main() -> None:
-    """Load and compare."""
+    """Make, load and compare the pages."""
     namespaces.enter([sys.executable, "-m", "tests.integration.load_cases", *sys.argv[1:]])
     result, *names = sys.argv[1:]
     outcomes: dict[str, dict[str, object]] = {}

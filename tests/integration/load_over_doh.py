@@ -1,9 +1,9 @@
-"""Loads a page in Chromium that asks the page's own server for its names, over DoH3, and writes down what happened.
+"""Load a page in Chromium, which resolves names over DoH3 at the page's own server, and write a report of the load.
 
     python -m tests.integration.load_over_doh RESULT.json
 
-The resolver is the host that the page comes from: same name, address, port, certificate and server, so nothing but the
-browser's own rules keeps it from asking on the page's connection. `test_browser_doh` starts it and judges the result.
+Resolver and page have the same host name, address, port, certificate and server. So only the browser's own rules
+prevent queries on the page's connection. `test_browser_doh` starts this program and checks the report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGE = "social-network"
 
 
 def start_browser(server: Server, page: pages.PageSpec, folder: Path, netlog: Path) -> webdriver.Chrome:
-    """Chromium whose only resolver is the page's server; the page's own name is told to it."""
+    """Chromium with the page's server as its only resolver; a flag gives it the address of the page's own name."""
     programs = find_browser()
     options = Options()
     options.binary_location = programs.browser
@@ -51,7 +51,7 @@ def start_browser(server: Server, page: pages.PageSpec, folder: Path, netlog: Pa
 
 
 def sessions(netlog: Path) -> list[dict[str, Any]]:
-    """What Chromium's log says of each QUIC session when it begins."""
+    """Parameters of each QUIC session at its beginning, from Chromium's netlog."""
     log = json.loads(netlog.read_text(encoding="utf-8"))
     kind, begin = log["constants"]["logEventTypes"]["QUIC_SESSION"], log["constants"]["logEventPhase"]["PHASE_BEGIN"]
     return [event["params"] for event in log["events"] if (event["type"], event["phase"]) == (kind, begin)]

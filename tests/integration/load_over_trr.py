@@ -1,8 +1,8 @@
-"""Loads a page in Firefox that asks the page's own server for its names, by its own DoH, and writes down what happened.
+"""Load a page in Firefox, which resolves names with its own DoH at the page's server, and write a report of the load.
 
     python -m tests.integration.load_over_trr doh|doh3 RESULT.json
 
-`test_firefox` starts it and judges the result.
+`test_firefox` starts this program and checks the report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGE = "social-network"
 
 
 def main() -> None:
-    """Load the warm-up page, then the page, once."""
+    """Load the warm-up page and then the page, each once."""
     transport, result = sys.argv[1:]
     namespaces.enter([sys.executable, "-m", "tests.integration.load_over_trr", *sys.argv[1:]])
     spec_dir = pages.find_spec_dir()

@@ -1,9 +1,9 @@
-"""Loads every page without aliases in Chromium through the testbed and writes down what happened.
+"""Load every page without aliases in Chromium through the testbed, and write a report of each load.
 
     python -m tests.integration.load_pages RESULT.json [SCREENSHOTS]
 
-Chromium resolves by itself, over DoUDP, as the study `web` lets it; the link is a bare wire. A program of its own
-because it re-executes itself in private namespaces; `test_web_pages` starts it and judges the result.
+Chromium resolves names itself over DoUDP, as in the study `web`; the link has no delay and no rate limit. This is a
+separate program because it re-executes itself in private namespaces; `test_web_pages` starts it and checks the report.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FLAGS = (
     "--disable-http-cache",
     "--enable-quic",
     "--window-size=1280,900",
-    # What Chromium asks for on its own account; every other name goes to the resolver.
+    # Names that Chromium queries by itself do not exist; all other names go to the resolver.
     "--host-resolver-rules=MAP *.google.com ~NOTFOUND, MAP *.googleapis.com ~NOTFOUND",
 )
 REPORT = """
@@ -60,7 +60,7 @@ WIDTHS = (1280, 600)
 
 
 def start_browser(server: Server, folder: Path) -> webdriver.Chrome:
-    """Chromium in the client's namespace, with a profile below `folder`."""
+    """Chromium in the client's namespace, with a profile in `folder`."""
     programs = find_browser()
     options = Options()
     options.binary_location = programs.browser
@@ -77,7 +77,7 @@ def start_browser(server: Server, folder: Path) -> webdriver.Chrome:
 
 
 def load(driver: webdriver.Chrome, server: Server, page: pages.PageSpec) -> dict[str, Any]:
-    """One load of a page: what the browser reports, and what the server saw of it."""
+    """Load a page once; returns the browser's report and the events in the server log."""
     driver.set_window_size(WIDTHS[0], 900)
     server.events()
     driver.get(f"https://{page.host}/")
@@ -93,7 +93,7 @@ def load(driver: webdriver.Chrome, server: Server, page: pages.PageSpec) -> dict
         driver.set_window_size(width, 900)
         report["too_wide"][width] = driver.execute_script(TOO_WIDE)
     report["log"] = driver.get_log("browser")
-    # Read last, so that a request after the load event is seen too.
+    # Read last, to include requests after the load event.
     events = server.events()
     report["queries"] = [[e.name.rstrip("."), e.type] for e in events if isinstance(e, QueryEvent)]
     report["requests"] = [[f"https://{e.host}{e.path}", e.status] for e in events if isinstance(e, RequestEvent)]
@@ -102,7 +102,7 @@ def load(driver: webdriver.Chrome, server: Server, page: pages.PageSpec) -> dict
 
 
 def main() -> None:
-    """Load the pages one after the other in one browser: no two share a host name, so each finds its names unknown."""
+    """Load the pages one after the other in one browser. No two share a host name, so no name is cached."""
     namespaces.enter([sys.executable, "-m", "tests.integration.load_pages", *sys.argv[1:]])
     result = Path(sys.argv[1])
     screenshots = Path(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -121,7 +121,7 @@ def main() -> None:
                         driver.set_window_size(width, 900)
                         height = driver.execute_script("return document.documentElement.scrollHeight + 150")
                         driver.set_window_size(width, height)
-                        time.sleep(0.5)  # for whoever looks at the picture, transitions are over
+                        time.sleep(0.5)  # wait for transitions, for a clean screenshot
                         driver.save_screenshot(str(screenshots / f"{page.name}-{width}.png"))
         finally:
             driver.quit()

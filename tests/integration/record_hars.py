@@ -1,8 +1,8 @@
-"""Records pages of `sites/` in Chromium as HARs, the way its developer tools export them.
+"""Record pages of `sites/` in Chromium as HAR files, in the format that its developer tools export.
 
     python -m tests.integration.record_hars FOLDER NAME[:h2|:bare] ...
 
-What is in `tests/data/hars` was made so. Pictures and fonts are left without their bodies, `bare` leaves all without.
+This program made the files in `tests/data/hars`. Bodies of pictures and fonts are omitted; with `bare`, all bodies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.integration.load_pages import FLAGS
 
 
 def browser(server: Server, folder: Path, *, h3: bool) -> webdriver.Chrome:
-    """Chromium that says what its network does."""
+    """Chromium with a log of its network events."""
     programs = find_browser()
     options = Options()
     options.binary_location = programs.browser
@@ -40,7 +40,7 @@ def browser(server: Server, folder: Path, *, h3: bool) -> webdriver.Chrome:
 
 
 def record(driver: webdriver.Chrome, host: str, *, bare: bool) -> dict[str, Any]:
-    """One load as a HAR."""
+    """Load a page once; returns the load as HAR."""
     driver.get_log("performance")
     driver.get(f"https://{host}/")
     results: dict[str, dict[str, Any]] = {}
@@ -111,10 +111,10 @@ def _date(seconds: float) -> str:
 
 
 def main() -> None:
-    """Record the pages named."""
+    """Record the pages that the command line names."""
     folder, wanted = Path(sys.argv[1]), [name.partition(":") for name in sys.argv[2:]]
     command = [sys.executable, "-m", "tests.integration.record_hars", *sys.argv[1:]]
-    if inside() is None:  # by the virtual clock, or times would be the machine's
+    if inside() is None:  # in virtual time, so the recorded times do not depend on the machine
         sys.exit(run_attached(command, clock="virtual", writable=[folder]))
     namespaces.enter(command)
     specs = pages.load_pages(pages.find_spec_dir())

@@ -1,6 +1,7 @@
-"""Run a command as in a container: `python refusing.py COMMAND...`. The standard library only.
+"""Run a command under the restrictions of a container: `python refusing.py COMMAND...`.
 
-As Docker's default profile does, a seccomp filter refuses new namespaces, mount and TUN devices; /dev/shm is noexec.
+Like Docker's default profile, a seccomp filter refuses new namespaces, mounts and TUN devices; /dev/shm is noexec.
+This file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _FIRST, _SECOND = 0, 16, 24
-"""Offsets of a system call's number and of the low halves of its first two arguments."""
+"""Offsets in `struct seccomp_data` of the system call's number and of the low halves of its first two arguments."""
 _MOUNT, _UNSHARE, _CLONE, _CLONE3, _IOCTL = 165, 272, 56, 435, 16
 _NEW_NAMESPACES = 0x7E020000
 _TUNSETIFF = 0x400454CA
@@ -45,7 +46,7 @@ def _program() -> bytes:
 
 
 def main(command: list[str]) -> None:
-    """Refuse from now on, and become the command."""
+    """Install the restrictions and execute the command."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", _MS_NOEXEC, b"size=64m") != 0:
         sys.exit(f"/dev/shm: {os.strerror(ctypes.get_errno())}")

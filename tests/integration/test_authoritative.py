@@ -1,4 +1,4 @@
-"""The study `authoritative` with a real BIND, link and stubs, and what it says of bad input."""
+"""The study `authoritative` with a real BIND, link and stubs, and its errors for bad input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOMINAL_MS = {"twente-local": 0.0, "twente-eu": 5.0}
 
 @pytest.fixture(scope="module", autouse=True)
 def bind9() -> None:
-    """Skip, with the reason, where there is no BIND."""
+    """Skip, with the reason, if there is no BIND."""
     try:
         find_named()
     except BindError as missing:
@@ -53,8 +53,9 @@ def test_every_query_is_answered_over_its_transport_and_connection(campaign: Dat
     kept = measured.filter(pl.col("connection_mode") == "kept")
     assert not kept["new_connection"].any()
     assert measured.filter(pl.col("connection_mode") != "kept")["new_connection"].all()
-    # A handshake may be over before the server has come to the query that arrived before it: without a path, or where
-    # the machine stalls for a round-trip. That is a round of two, not all, and the response takes that round-trip more.
+    # A handshake may complete before the server reads the early data: on a link without delay, or if the machine stalls
+    # for a round-trip. Then early data is not accepted, and the response takes one more round-trip. This must not
+    # happen in all rounds.
     early = measured.filter(pl.col("connection_mode") == "0-rtt", pl.col("link") != "twente-local")
     assert early.group_by("protocol").agg(pl.col("early_data_accepted").any())["early_data_accepted"].all()
     for row in early.filter(~pl.col("early_data_accepted")).iter_rows(named=True):
@@ -100,7 +101,7 @@ rtt_ms = 83.9
 def real(
     folder: Path, server: str, *arguments: str, outside: str = "1"
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    """Measure a server of a box as if it were on the Internet; the result of the command, and the truth."""
+    """Measure a server of a box as if it were on the Internet; returns the command's result and the box's record."""
     box, truth = folder / "box.toml", folder / "truth.jsonl"
     box.write_text(SERVERS, encoding="utf-8")
     in_box = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
@@ -137,7 +138,7 @@ def test_a_real_server_is_measured_at_its_distance(virtual_clock: list[str], tmp
         assert row["response_ms"] == pytest.approx(expected_ms, abs=1), row
     early = measured.filter(pl.col("connection_mode") == "0-rtt")
     assert early.group_by("protocol").agg(pl.col("early_data_accepted").any())["early_data_accepted"].all()
-    # The truth: nobody else was asked, and each query that was measured arrived.
+    # By the box's record, only this server was queried, and each measured query arrived.
     answers = [row for row in truth if row["event"] == "answer" and row["resolver"] != "authority"]
     assert {row["resolver"] for row in answers} == {"mine"}
     assert len(answers) == rows.height

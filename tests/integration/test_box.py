@@ -1,7 +1,7 @@
-"""The Internet in a box: each thing that misleads a tool is there, as packets and the box's own truth show.
+"""The emulated Internet (box): every property that can mislead a tool is present, by packets and by the box's record.
 
-This file is also the program that asks inside a box: `test_box.py SCENARIO` prints what it saw, JSON. All scenarios run
-in virtual time, so their times are exact; `test_in_real_time` runs one of them here.
+This file is also the program that queries inside a box: `test_box.py SCENARIO` prints its observations as JSON. All
+scenarios run in virtual time, so their times are exact; `test_in_real_time` runs one of them in real time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def wire(name: str, kind: str = "A") -> bytes:
 
 
 def answered(reply: bytes | None, start_ns: int) -> Row:
-    """Milliseconds since the start, and the response code; None for both without a reply."""
+    """Time since the start, ms, and response code; both None without a reply."""
     if reply is None:
         return {"ms": None, "rcode": None}
     code = dns.rcode.to_text(dns.message.from_wire(reply).rcode())
@@ -57,7 +57,7 @@ def answered(reply: bytes | None, start_ns: int) -> Row:
 
 
 def udp(address: str, name: str, asking: socket.socket | None = None) -> Row:
-    """Ask over UDP, from a new socket unless one is given."""
+    """Query over UDP, from a new socket unless one is given."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.ExitStack() as stack:
         one = asking or stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
@@ -77,7 +77,7 @@ def tls(address: str, host: str, port: int) -> ssl.SSLSocket:
 
 
 def handshake(address: str, host: str, port: int) -> str:
-    """What becomes of a TLS handshake: `ok`, or the name of the error."""
+    """Result of a TLS handshake: `ok`, or the name of the error."""
     try:
         tls(address, host, port).close()
     except ssl.SSLCertVerificationError as error:
@@ -98,7 +98,7 @@ def doh_status(address: str, host: str, name: str) -> int:
 
 
 def kdig(*arguments: str) -> str:
-    """Output of kdig, with one attempt of 2 s."""
+    """Output of kdig with one attempt and a timeout of 2 s."""
     command = ["kdig", "+timeout=2", "+retry=0", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
@@ -119,7 +119,7 @@ def distances() -> Row:
 
 
 def peculiar() -> Row:
-    """Each peculiar resolver of `PECULIAR`, by its number."""
+    """Observations of each resolver of `PECULIAR`, by kind of query."""
     result: Row = {}
     address = {name: f"198.18.{number}.53" for number, name in enumerate(NAMES, start=1)}
     host = {name: f"{name}.resolvers.test" for name in NAMES}
@@ -162,7 +162,7 @@ def peculiar() -> Row:
 
 
 def hotel() -> Row:
-    """What the box `hotel.toml` does to its two resolvers."""
+    """Observations of the two resolvers of the box `hotel.toml`."""
     result: Row = {"nobody": [udp(NOBODY, f"n.{ZONE}") for _ in range(2)], "udp": udp("198.18.1.53", f"n.{ZONE}")}
     for number, name in (("1", "open"), ("2", "victim")):
         host = f"{name}.resolvers.test"
@@ -189,7 +189,10 @@ def greeted(address: str, port: int) -> bool:
 
 
 def home() -> Row:
-    """A NAT that changes its address at 60 s, and forgets idle UDP flows after 30 s without dropping later packets."""
+    """Observations behind a NAT that changes its address at 60 s.
+
+    Idle UDP flows expire after 30 s; later packets are forwarded.
+    """
     result: Row = {}
 
     def over_tcp(kept: socket.socket) -> str:
@@ -227,7 +230,7 @@ def makes() -> Row:
 
 
 def world() -> Row:
-    """Sockets of each listed resolver at which somebody answers: DNS, TLS or QUIC."""
+    """Transports of each listed resolver that answer with DNS, TLS or QUIC."""
     result: Row = {}
     for one in tomllib.loads(Path(os.environ["CROSSLAYER_RESOLVERS"]).read_text(encoding="utf-8"))["resolver"]:
         address, host, transports = one["address"][0], one["host"], one["transports"]
@@ -247,7 +250,7 @@ SCENARIOS: dict[str, Callable[[], Row]] = {
 }
 
 
-# Outside
+# Outside a box
 
 
 PECULIAR = """
@@ -335,7 +338,7 @@ rtt_ms = 40
 
 
 def ask(run: Run, box: Path, scenario: str, folder: Path, clock: str, **environment: str) -> tuple[Row, list[Row]]:
-    """Run a scenario in a box; returns what it saw, and the truth."""
+    """Run a scenario in a box; returns its observations and the box's record."""
     truth = folder / f"{scenario}-{clock}.jsonl"
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     options = ["--clock", clock, "--truth", str(truth), "--packets"]
@@ -400,7 +403,7 @@ def test_paths_and_caches_are_as_described(distances_run: tuple[Row, list[Row]])
 
 @pytest.mark.alone
 def test_in_real_time(crosslayer: Run, tmp_path: Path) -> None:
-    """The path takes its time by the box's packets; both ends add the time of waking up (1 to 2 ms) to the client's."""
+    """By the box's packets, the path has its delay. The client's times are longer, because both ends must wake up."""
     saw, truth = ask(crosslayer, BOXES / "five.toml", "distances", tmp_path, "wall")
     for number, rtt_ms in RTT_MS.items():
         host = NEAR_TO_FAR[int(number) - 1]
@@ -538,7 +541,7 @@ def test_a_nat_that_renumbers(crosslayer: Run, virtual_clock: list[str], tmp_pat
     remotes = [row["remote"] for row in answers(truth, "only", transport="udp")]
     addresses = [remote.rpartition(":")[0] for remote in remotes]
     assert addresses == ["198.19.0.1", "198.19.0.1", "198.19.0.2"]
-    assert remotes[0] != remotes[1]  # the flow was forgotten: it got another port
+    assert remotes[0] != remotes[1]  # the NAT's mapping expired, so the flow got another port
     assert saw["after"][1] != "answer"
     assert [row["event"] for row in truth].count("address-change") == 1
 
@@ -580,7 +583,7 @@ def test_thirty_resolvers_start_soon_and_answer(crosslayer: Run, virtual_clock: 
         pytest.skip(f"not installed: {', '.join(sorted(missing))}")
     start = time.monotonic()
     saw, truth = ask(crosslayer, BOXES / "world.toml", "world", tmp_path, "virtual")
-    assert time.monotonic() - start < 120  # with the questions, on a busy machine
+    assert time.monotonic() - start < 120  # including the queries, on a busy machine
     assert len(saw) == 30
     assert saw.pop("dead") == []
     assert saw.pop("wrong-name") == ["doudp", "doh3", "doq"]
@@ -625,7 +628,7 @@ def test_a_killed_command_leaves_its_truth(crosslayer: Run, virtual_clock: list[
 
 
 def test_tools_against_truth(crosslayer: Run, virtual_clock: list[str]) -> None:
-    """kdig counts a lookup from the first packet of its connection, dig from the query on the open connection."""
+    """kdig measures a lookup from the first packet of its connection, dig from the query on the open connection."""
     if shutil.which("kdig") is None:
         pytest.skip("there is no kdig")
     measured = box_tools.measure(BOXES / "five.toml")

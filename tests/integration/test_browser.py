@@ -1,8 +1,8 @@
-"""A browser or a ChromeDriver that is killed is one error, soon, and nothing of either is left.
+"""If a browser or a ChromeDriver is killed, an error is raised soon, and no process remains.
 
-And by the virtual clock Chromium loads nothing of its own accord.
+Also: a Chromium with few processes, as in virtual time, loads no pages by itself.
 
-Measured once, by this file run as a program in private namespaces, where browsers reach nobody.
+This file is also the program that runs the browsers, in private namespaces without an outside network.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.alone
 VICTIMS = ("chromium", "chromedriver", "chromium under way", "chromedriver under way")
 FIREFOX = ("firefox", "firefox under way")
 OF_ITS_OWN_ACCORD_S = 3.0
-"""Longer than Chromium needs for the pages of its own in a new window."""
+"""Waiting time, s; longer than Chromium needs to load its own pages in a new window."""
 
 
 def started(folder: Path) -> list[tuple[int, list[str]]]:
-    """The processes that have this folder for a home, and what they were started with.
+    """PIDs and command lines of the processes whose HOME is in this folder.
 
-    Without Chromium's crash handlers, which outlive it for a moment.
+    Chromium's crash handlers are excluded, because they outlive it for a moment.
     """
     home, results = f"HOME={folder / 'home'}\0".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -50,7 +50,7 @@ def started(folder: Path) -> list[tuple[int, list[str]]]:
 
 
 def killed(victim: str) -> dict[str, Any]:
-    """What becomes of loads whose programs are killed, before the first or under way."""
+    """Errors and durations of loads whose browser or driver is killed, before the first load or during it."""
     folder = Path(tempfile.mkdtemp())
     program = victim.split(" ", maxsplit=1)[0]
     programs = find_browser("firefox" if victim in FIREFOX else "chromium")
@@ -72,7 +72,7 @@ def killed(victim: str) -> dict[str, Any]:
     errors: list[str] = []
     until = time.monotonic() + 1
     begin = time.monotonic()
-    while time.monotonic() < until:  # names that nobody knows fail too, and quickly
+    while time.monotonic() < until:  # before the kill, loads fail quickly because the names do not exist
         begin = time.monotonic()
         try:
             browser.load("www.example.org", prime_host="alias.example.org", close_connections=lambda: None)
@@ -85,7 +85,7 @@ def killed(victim: str) -> dict[str, Any]:
 
 
 def loaded() -> list[str]:
-    """What a Chromium with few processes has loaded, its own pages too, when it has an empty page in a new context."""
+    """URLs of all targets, including its own pages, of a Chromium with few processes and an empty page."""
     folder = Path(tempfile.mkdtemp())
     certificates = make_certificates(folder, ["a.example"], [])
     with (
@@ -148,6 +148,6 @@ if __name__ == "__main__":
     with Testbed("plain"):
         of_its_own = {"loaded": loaded()} if "loaded" in sys.argv[1:] else {}
         victims = [what for what in sys.argv[1:] if what != "loaded"]
-        # Each has a browser of its own and mostly waits: for the time that a BiDi command may take.
+        # Each thread has its own browser and mostly waits for the timeout of a BiDi command.
         with ThreadPoolExecutor() as pool:
             print(json.dumps(of_its_own | dict(zip(victims, pool.map(killed, victims), strict=True))))

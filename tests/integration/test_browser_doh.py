@@ -1,4 +1,4 @@
-"""Chromium's own DoH shares no connection with a page, though nothing but its own rules stands in the way."""
+"""Chromium's own DoH shares no connection with a page, although only Chromium's own rules prevent this."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def test_dns_and_page_have_connections_of_their_own(browser_machine: None, tmp_p
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(result.read_text())
-    # It asked for the page's other names over HTTP/3, and of the host that the document came from.
+    # Chromium queried the page's names over HTTP/3 at the host of the document.
     assert results["names"] == sorted(page.origins)
     assert results["transports"] == ["doh3"]
     assert len(results["document"]) == 1
     to_host = {c["remote"]: c["local"] for c in results["connections"] if c["host"] == page.host}
     assert set(results["queries"]) <= set(to_host)
     assert len(set(to_host.values())) == 1
-    # The server's word: no query came on the document's connection.
+    # By the server log, no query arrived on the document's connection.
     assert results["document"][0] not in results["queries"]
-    # The browser's: sessions for DNS have a partition and a privacy mode of their own.
+    # By Chromium's netlog, sessions for DNS have a separate partition and privacy mode.
     of_host = [s for s in results["sessions"] if s["host"] == page.host]
     partitions = {(s["network_anonymization_key"], s["privacy_mode"]) for s in of_host}
     assert len(partitions) == 2

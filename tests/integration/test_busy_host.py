@@ -1,4 +1,4 @@
-"""A processor that others hog in one round: the round is told by the machine's own counters, and left out."""
+"""Other processes use all processors during one round: the machine's counters show this, and the round is left out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_round_on_a_busy_host_is_excluded(testbed_machine: None, tmp_path: Pat
         wire = dataset.table("forwarding_delay").group_by("round").agg(pl.col("packets").sum()).collect()
         assert set(wire["round"]) == {0, 1, 2}
         assert wire.filter(pl.col("packets") == 0).is_empty()
-    # On a shared machine the other rounds may be told as well; where they are most of all, none is left out.
+    # On a shared machine, other rounds may be busy too. If most rounds are busy, none is left out.
     left = set(dataset.table("dns_exchanges").select("round").collect()["round"])
     assert left == {0, 1, 2} - (disturbed if dataset.left_out else set())
 

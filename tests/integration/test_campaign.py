@@ -1,4 +1,4 @@
-"""A whole campaign with the real server, browser and link: its dataset, its evidence, and what a kill costs."""
+"""A complete campaign with the real server, browser and link: dataset, evidence, and resumption after SIGKILL."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SMOKE = ["measure", "--size", "smoke", "--rounds", "2", "--capture", "netlog"]
 
 @pytest.fixture(scope="module")
 def measured(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watch]:
-    """A smoke campaign, killed with SIGKILL once a round is in the store, then given the same command again.
+    """A smoke campaign, killed with SIGKILL after a round is stored, then resumed with the same command.
 
-    And what it did to the host meanwhile.
+    Returns its folder, and the record of its effects on the host.
     """
     folder = tmp_path_factory.mktemp("campaign") / "smoke"
     watch = Watch(home := tmp_path_factory.mktemp("home"))
@@ -65,13 +65,13 @@ def _rounds(folder: Path) -> set[tuple[str, str, int]]:
 
 
 def test_nothing_gets_out_or_in(measured: tuple[Path, Watch]) -> None:
-    """Of a whole campaign no packet, socket or device is on the host, and no browser's profile is looked at."""
+    """A campaign puts no packet, socket or device on the host, and does not access browser profiles."""
     watch = measured[1]
     assert watch.escaped == []
     assert watch.bound == set()
     assert watch.devices == set()
     assert watch.touched == []
-    assert not Path("/run/crosslayer").exists()  # keys, certificates, control sockets: they went with the namespaces
+    assert not Path("/run/crosslayer").exists()  # keys, certificates and control sockets are gone with the namespaces
 
 
 def test_a_watch_sees_what_a_campaign_may_not_do(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_every_round_is_there_once(campaign: Path) -> None:
 
 
 def test_a_handshake_is_read_from_the_netlog_where_it_is_captured(campaign: Path) -> None:
-    """Of the first round: a round-trip at least, and over before the answer that waits for it."""
+    """In the first round, the handshake takes at least a round-trip and ends before the response."""
     loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("error").is_null())
     reported = loads.filter(pl.col("netlog_handshake_ms").is_not_null())
     assert reported.height == loads.filter(pl.col("round") == 0).height > 0
@@ -139,7 +139,7 @@ def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> Non
             "resolver_queries",
             "resolver_events",
             "resolver_locations",
-        ):  # not this study's
+        ):  # this study has no rows in these tables
             assert dataset.table(table).collect().height
 
 
@@ -161,7 +161,7 @@ def test_zero_rtt_is_measured_with_the_token_and_without_it(campaign: Path) -> N
 
 
 def test_times_are_in_the_order_of_the_protocols(campaign: Path) -> None:
-    """Whatever the machine's noise, no exchange can beat its round-trips, and the sizes are the protocols'."""
+    """Independent of noise, no exchange is faster than its round-trips, and the sizes fit the protocols."""
     nominal = {"fiber": 14.767, "4g": 91.852}
     round_trips = {"DoUDP": 1, "DoQ": 2, "DoH": 3}
     rows = pl.read_parquet(campaign / "dns_exchanges/**/*.parquet").filter(pl.col("error").is_null())

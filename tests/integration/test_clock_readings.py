@@ -1,6 +1,7 @@
-"""Whether a sleep of the machine is recognised, by the kernel's own clocks.
+"""A suspend of the machine is detected by the kernel's clocks.
 
-A time namespace adds to the time since the boot what a sleep adds; in a guest in virtual time no machine sleeps.
+A time namespace emulates the suspend: it adds an offset to the time since boot. A guest in virtual time is never
+suspended.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SLEPT_S = 600
 
 
 def sleep() -> None:
-    """In a user namespace: move to a time namespace in which the machine slept; prints what that looks like."""
+    """In a user namespace: enter a time namespace with the offset of a suspend, and print the detected event."""
     libc = ctypes.CDLL(None, use_errno=True)
     before = ClockReading.now()
     assert before.disturbed(ClockReading.now()) is None

@@ -1,5 +1,6 @@
-"""What a worker says of itself. Worker, starter and scheduler are killed in the middle of a plan; tests/long kills 50
-times.
+"""Worker, starter and scheduler of a cluster are killed during a campaign (tests/long kills 50 times).
+
+Also: the identity that a worker reports.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def test_whatever_is_killed_every_round_is_there_once(tmp_path: Path) -> None:
 def test_a_worker_says_what_it_measures_with(
     request: pytest.FixtureRequest, browser_machine: None, clock: Clock
 ) -> None:
-    """As a starter asks it first: what has to be the same on all."""
+    """The starter requests these properties first, because they must be the same on all workers."""
     if clock == "virtual":
         request.getfixturevalue("virtual_clock")
     plan = sized("coalescing", "smoke")

@@ -1,4 +1,4 @@
-"""A cluster by SSH: keys, host keys and ports of ~/.ssh, and who listens where. The server is asyncssh's own."""
+"""A cluster over SSH: keys, host keys and ports of ~/.ssh, and listening addresses. The SSH server is asyncssh."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVER = Path(__file__).parents[1] / "ssh_server.py"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home whose ~/.ssh leads to an SSH server on another port of the loopback, and whom that lets in."""
+    """A home whose ~/.ssh has keys and settings for an SSH server on another port of the loopback."""
     ssh = tmp_path / ".ssh"
     ssh.mkdir(mode=0o700)
     user_key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
@@ -44,7 +44,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def listeners() -> set[str]:
-    """Addresses on which processes of Dask listen that this one started."""
+    """Addresses on which Dask processes started by this one listen."""
     names = set()
     for process in psutil.Process().children(recursive=True):
         if "distributed" in " ".join(process.cmdline()):

@@ -1,4 +1,4 @@
-"""Workers of which one is of no use: the others measure everything, at once, and what became of it is said."""
+"""Clusters with one unusable worker: the others measure everything without delay, and a message names the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("distributed")
 ROUNDS = 10
 BATCH = 2
 OF_DASK = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10 minutes"}
-"""So that Dask itself does nothing about a worker within a test."""
+"""Settings with which Dask does not remove a silent worker during a test."""
 
 
 def cluster(folder: Path, **environment: str) -> Cluster:
@@ -26,7 +26,7 @@ def cluster(folder: Path, **environment: str) -> Cluster:
 
 
 def begin(of: Cluster, **workers: dict[str, str]) -> None:
-    """A scheduler and workers, each with variables of its own."""
+    """Start a scheduler and workers, each with its own environment variables."""
     of.scheduler()
     for name, environment in workers.items():
         of.worker(name, **environment)
@@ -35,7 +35,7 @@ def begin(of: Cluster, **workers: dict[str, str]) -> None:
 
 
 def other_code(folder: Path) -> dict[str, str]:
-    """Variables of a worker that has another commit."""
+    """Environment variables of a worker with another commit."""
     copy = shutil.copytree(ROOT / "lib" / "crosslayer", folder / "elsewhere" / "crosslayer")
     with (copy / "vocabulary.py").open("a", encoding="utf-8") as file:
         file.write("# of another commit\n")

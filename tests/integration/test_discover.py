@@ -1,6 +1,6 @@
-"""`crosslayer discover` in the testbed: it finds the resolvers that are there, what they speak, and nothing else.
+"""`crosslayer discover` in the testbed finds exactly the transports that each resolver supports.
 
-This file is also the program that runs `crosslayer discover` on a link and counts the packets that leave.
+This file is also the program that runs `crosslayer discover` on a link and records the sent packets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.alone
 Row = dict[str, Any]
 
 NOBODY = "10.53.0.200"
-"""No machine has this address."""
+"""Address without a host."""
 DO53 = {("DoUDP", 53), ("DoTCP", 53)}
 OVER_TCP = {("DoT", 853), ("DoH", 443)}
 TRUTH = {
@@ -51,13 +51,13 @@ TRUTH = {
     "coredns": DO53 | OVER_TCP | {("DoH3", 443), ("DoQ", 853)},
     "dnsproxy": DO53 | OVER_TCP | {("DoH3", 443), ("DoQ", 853)},
 }
-"""Of kinds that speak the same in all their versions."""
+"""Supported transports and ports, for resolvers whose versions all support the same."""
 PROGRAMS = {"bind9": "named", "bind9-tls12": "named", "knot-resolver": "kresd", "dnsproxy": "dnsproxy"}
 QUIC = {"DoH3", "DoQ"}
 HERE = os.environ | {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
 }
-"""Environment in which this file runs as a program: finds itself first, and the library where it was found before."""
+"""Environment of this file as a program: its PYTHONPATH has the checkout first, then the folders of this process."""
 
 
 def is_here(name: str) -> bool:
@@ -72,7 +72,7 @@ def is_here(name: str) -> bool:
 
 @contextmanager
 def packets_sent() -> Iterator[list[Packet]]:
-    """TCP and UDP packets that leave over eth0 while the body runs, with the kernel's timestamps."""
+    """TCP and UDP packets sent on eth0 during the body of `with`, with kernel timestamps."""
     sent: list[Packet] = []
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as capture:
         capture.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
@@ -104,7 +104,7 @@ def packets_sent() -> Iterator[list[Packet]]:
 
 
 def count(rates: list[str], targets: list[str]) -> list[dict[str, Any]]:
-    """Discover the targets once at each rate; what was found, and what left meanwhile."""
+    """Discover the targets once at each rate; returns the results and the packets sent meanwhile."""
     runs = []
     for rate in rates:
         command = [*CROSSLAYER, "discover", "--json", "--rate", rate, "--timeout", "0.9", *targets]
@@ -124,7 +124,7 @@ def count(rates: list[str], targets: list[str]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def discovered(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Everything there is, an address that is silent, and the testbed's own server address, where nothing runs."""
+    """Results for all installed resolvers, for a silent address, and for the server's address without a server."""
     matrix = tmp_path_factory.mktemp("discover") / "matrix.parquet"
     names = [name for name in TRUTH if is_here(name)]
     arguments = ["discover", "--json", "--rate", "500", "--timeout", "2", "--out", str(matrix), *names]
@@ -210,7 +210,7 @@ def test_quic_of_each_kind_is_seen_as_it_is(discovered: dict[str, Any]) -> None:
                 assert offered == (None, None, None)
                 assert row["quic_version"] is None
                 continue
-            # dnsproxy's DoQ sends one to an address that it has not seen before.
+            # dnsproxy's DoQ sends a Retry to unknown addresses.
             retry = name == "coalesce-retry" or (name, transport) == ("dnsproxy", "DoQ")
             assert offered == (name != "coalesce-retry", retry, True), row
             assert row["quic_versions"] == ["v1", "v2"]
@@ -240,7 +240,7 @@ def on_a_link(testbed_machine: None) -> list[dict[str, Any]]:
 
 
 def test_on_a_link_the_resolvers_and_the_server_at_its_end_are_detected(on_a_link: list[dict[str, Any]]) -> None:
-    # Twice one after the other: the first has left nothing behind that would be in the way of the second.
+    # Two runs in succession: the first leaves no state that disturbs the second.
     for run in on_a_link:
         for target in ("coalesce", "10.53.0.2"):
             supported = {endpoint for endpoint, row in rows_of(run, target).items() if row["supported"]}
@@ -249,7 +249,7 @@ def test_on_a_link_the_resolvers_and_the_server_at_its_end_are_detected(on_a_lin
 
 
 def average(packets: list[list[Any]]) -> float:
-    """Packets per second from the first to the last, by the kernel's clock."""
+    """Mean packet rate from the first to the last packet, packets per second."""
     times = [packet[0] for packet in packets]
     return len(times) / (max(times) - min(times)) * 1e9
 
@@ -258,7 +258,7 @@ def test_no_more_packets_leave_than_the_rate_allows(on_a_link: list[dict[str, An
     slow, fast = (run["packets"] for run in on_a_link)
     assert len(slow) > 80
     assert average(slow) <= 20
-    # It is the rate that held it back, not the link or the machine.
+    # The rate limit determined the speed, not the link or the machine.
     assert average(fast) > average(slow)
 
 
@@ -286,7 +286,7 @@ def test_probes_leave_in_rounds_and_only_where_nobody_answered(on_a_link: list[d
             if local_port == prober:
                 assert size == 8 + 1200
                 probes[address, port] += 1
-        # What is for nobody does not get past the question who has that address.
+        # Packets to the address without a host are not sent, because its ARP request has no answer.
         assert {address for address, _port in probes} == {"10.53.0.64", "10.53.0.2"}
         assert len(probes) == 2 * 4
         for (_address, port), number in probes.items():
@@ -298,7 +298,7 @@ def test_probes_leave_in_rounds_and_only_where_nobody_answered(on_a_link: list[d
 
 @contextmanager
 def echoing(reply: bytes) -> Iterator[int]:
-    """A UDP server that always says the same."""
+    """A UDP server that sends the same reply to every datagram; yields its port."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
 
@@ -358,7 +358,7 @@ def test_version_0_which_the_paper_sent_is_not_answered_by_a_present_server(cros
 
 
 def compare_versions() -> dict[str, list[int] | None]:
-    """What the server at the end of the link answers to the probe, and to the same packet of version 0."""
+    """Versions in the server's answers to the probe and to the same packet with version 0."""
     answers: dict[str, list[int] | None] = {}
     ids = {"destination_id": b"\x01" * 8, "source_id": b"\x02" * 8}
     probe = encode_probe(**ids)
@@ -375,7 +375,7 @@ def compare_versions() -> dict[str, list[int] | None]:
     return answers
 
 
-# What may be asked, and what may not
+# Permitted and refused targets
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_from_a_link_nothing_outside_is_asked_for(crosslayer: Run) -> None:
 
 
 def test_outside_is_this_machines_own_network(crosslayer: Run, tmp_path: Path) -> None:
-    # Loopback is the one host outside the testbed that is ours.
+    # The loopback address is the only host outside the testbed that the test may probe.
     targets, matrix = tmp_path / "targets", tmp_path / "matrix.csv"
     targets.write_text("127.0.0.1  # ourselves\n", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)):
@@ -427,7 +427,7 @@ def test_stopped_it_says_how_far_it_came(testbed_machine: None) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     output = b""
-    while b"check" not in output:  # the progress bar: it is under way
+    while b"check" not in output:  # the progress bar has appeared
         piece = process.stderr.read1()  # type: ignore[attr-defined]
         assert piece, output
         output += piece

@@ -1,4 +1,4 @@
-"""The DNS clients under abuse: whatever a server does, an exchange ends by its deadline, with a row that says why."""
+"""The DNS clients with hostile servers: every exchange ends by its deadline, and its row has the reason."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ pytestmark = pytest.mark.alone
 __all__ = ["folder"]  # the fixture
 
 LATEST_S = 2.0
-"""When an exchange with `QUICK`'s deadline of 0.3 s has ended on any machine."""
+"""Maximum duration of an exchange with `QUICK`'s deadline of 0.3 s on a slow machine, s."""
 EVIL = "\x1b]0;owned\x07\nDoQ  853  v1"
-"""A title for the terminal, and a row of its own."""
+"""Text that would change the terminal's title and forge an output row."""
 
 
 def ask(port: int, protocol: Protocol, folder: Path | None = None) -> ExchangeResult:
-    """One exchange, in time."""
+    """One exchange; checks that it ends in time with a printable error."""
     begin = time.monotonic()
     row = exchange(at(port, folder), QUESTION, protocol, settings=QUICK)
     assert time.monotonic() - begin < LATEST_S
@@ -77,7 +77,7 @@ def answering(wire: bytes) -> Callable[[QuicConnection, StreamDataReceived], Non
 
 @contextlib.contextmanager
 def flood(payload: bytes) -> Iterator[int]:
-    """A UDP server that from the first datagram on sends without end."""
+    """A UDP server that sends datagrams without end after it has received one; yields its port."""
     stopping = threading.Event()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((LOOPBACK, 0))
@@ -237,7 +237,7 @@ def http3_reply(
 
 
 def headers_frame(http: H3Connection, stream: int, length: int, body: bytes) -> None:
-    """The beginning of a frame of HEADERS that says it is as long as that."""
+    """Send the beginning of a HEADERS frame with the declared length `length`."""
     buffer = Buffer(capacity=16)
     buffer.push_uint_var(FrameType.HEADERS)
     buffer.push_uint_var(length)
@@ -269,7 +269,7 @@ def test_doh3_headers_that_are_none(
 
 
 def negotiate(*versions: int) -> Datagrams:
-    """Version Negotiation in answer to every datagram (RFC 9000, section 17.2.1)."""
+    """Replies with Version Negotiation to every long-header packet (RFC 9000, section 17.2.1)."""
 
     def reply(data: bytes) -> list[bytes]:
         if not data[0] & 0x80:
@@ -319,7 +319,7 @@ def test_a_storm_of_retries_is_a_timeout(folder: Path, protocol: Protocol) -> No
 
 
 def weird_certificate(folder: Path) -> bytes:
-    """The server's certificate with the version of none there is: 9."""
+    """The server's certificate (DER) with version 9, which does not exist."""
     der = x509.load_pem_x509_certificate((folder / "server.pem").read_bytes()).public_bytes(Encoding.DER)
     assert der.count(b"\xa0\x03\x02\x01\x02") == 1
     return der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x08")
@@ -327,7 +327,7 @@ def weird_certificate(folder: Path) -> bytes:
 
 @pytest.fixture
 def weird(folder: Path, tmp_path: Path) -> Path:
-    """A folder of certificates whose server's has version 9."""
+    """A folder of certificates in which the server's has version 9."""
     pem = base64.encodebytes(weird_certificate(folder)).decode()
     (tmp_path / "server.pem").write_text(
         f"-----BEGIN CERTIFICATE-----\n{pem}-----END CERTIFICATE-----\n", encoding="ascii"

@@ -1,6 +1,6 @@
-"""Every transport and resumption against the real server, in a network namespace of its own, with a packet capture.
+"""Every transport and resumption with the real server, in a private network namespace, with a packet capture.
 
-The measurements are made once, by this file run as a program inside the namespace; the tests read what it printed.
+This file is also the program that makes all measurements once inside the namespace; the tests read its output.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def running_server(folder: Path, **options: Any) -> Iterator[testbed_server.Serv
 
 
 def row_of(result: ExchangeResult, server: testbed_server.Server) -> Row:
-    """The exchange with the server's own word on it, found by the client's port."""
+    """The exchange with its events in the server log, matched by the client's port."""
     remote = f":{result.local_port}"
     events = [event for event in server.events() if event.remote.endswith(remote)]
     queries = [event for event in events if isinstance(event, testbed_server.QueryEvent)]
@@ -75,7 +75,7 @@ def row_of(result: ExchangeResult, server: testbed_server.Server) -> Row:
 
 
 def settled_stats(server: testbed_server.Server) -> dict[str, dict[str, int]]:
-    """The server's counts, once it has read every close; its idle timeout is far longer than this waits."""
+    """The server's counts after it has read every close; the wait of 2 s is far shorter than its idle timeout."""
     until = time.monotonic() + 2
     while any((stats := server.stats())["open"].values()) and time.monotonic() < until:
         time.sleep(0.01)
@@ -188,7 +188,7 @@ def test_every_condition_is_answered_and_the_server_agrees(
     early = resumption is Resumption.EARLY_DATA
     assert query["listener"] == protocol.lower().removeprefix("do" if protocol in ("DoUDP", "DoTCP") else "")
     if protocol is Protocol.DOT:
-        # CoreDNS's own listener does not tell its plugins about TLS: the word is in the connection's event.
+        # CoreDNS's own listener gives its plugins no TLS state, so the connection's event has it.
         (connection,) = row["connections"]
         assert connection["resumed"] is resumed
     else:
@@ -221,7 +221,7 @@ def sizes(row: Row, what: str) -> tuple[int, int, int, int]:
 
 
 def test_sizes_of_doudp_are_exact(rows: dict[str, Any]) -> None:
-    # UDP headers, a query of 44 bytes, an answer longer by one A record, whose owner name need not be compressed.
+    # UDP header, a query of 44 bytes, an answer longer by one A record, whose owner name may be uncompressed.
     row = rows["DoUDP none"]
     assert sizes(row, "packets") == (0, 0, 1, 1)
     assert sizes(row, "bytes")[:3] == (0, 0, 8 + 44)
@@ -229,14 +229,14 @@ def test_sizes_of_doudp_are_exact(rows: dict[str, Any]) -> None:
 
 
 def test_sizes_of_dotcp_are_exact(rows: dict[str, Any]) -> None:
-    # SYN 40 and ACK 32 against SYN-ACK 40; then the query with its length, the ACK of the answer and FIN.
+    # Handshake: SYN 40 and ACK 32 sent, SYN-ACK 40 received. Then query with length prefix, ACK of the answer, and FIN.
     row = rows["DoTCP none"]
     # Without a delay on the link, the server's FIN may be acknowledged before the client has closed.
     acknowledged = row["query_sent_packets"] - 3
     assert acknowledged in (0, 1)
     assert sizes(row, "packets")[:2] == (2, 1)
     assert sizes(row, "bytes")[:3] == (72, 40, (32 + 2 + 44) + 32 + 32 + 32 * acknowledged)
-    # The answer, and the server's ACK of the query where it is not part of it.
+    # The answer, and the server's ACK of the query if it is a separate packet.
     answer_bytes = rows["DoUDP none"]["query_received_bytes"] - 8
     assert row["query_received_bytes"] in (32 + 2 + answer_bytes, 32 + 32 + 2 + answer_bytes)
 
@@ -244,7 +244,7 @@ def test_sizes_of_dotcp_are_exact(rows: dict[str, Any]) -> None:
 @pytest.mark.parametrize("protocol", QUIC)
 def test_sizes_of_quic(rows: dict[str, Any], protocol: Protocol) -> None:
     full, early = rows[f"{protocol} none"], rows[f"{protocol} early-data"]
-    # Two padded datagrams: the hello, and the flight with the client's Finished.
+    # Two padded datagrams: the client hello, and the flight with the client's Finished.
     assert (full["handshake_sent_packets"], full["handshake_sent_bytes"]) == (2, 2 * 1208)
     assert full["handshake_received_bytes"] >= 1208
     # Query, acknowledgement and close together are smaller than one padded datagram.
@@ -259,9 +259,9 @@ def test_sizes_of_quic(rows: dict[str, Any], protocol: Protocol) -> None:
 @pytest.mark.parametrize("protocol", [Protocol.DOT, Protocol.DOH])
 def test_sizes_of_tls_on_tcp(rows: dict[str, Any], protocol: Protocol) -> None:
     full, resumed = rows[f"{protocol} none"], rows[f"{protocol} ticket"]
-    # SYN, ACK, hello and Finished at least; the certificate is what a resumed handshake does not receive.
+    # At least SYN, ACK, client hello and Finished. A resumed handshake does not receive the certificate.
     assert full["handshake_sent_packets"] >= 4
-    # One key share: the hello stays in one packet.
+    # With one key share, the client hello fits in one packet.
     assert full["handshake_sent_bytes"] < 1000
     assert full["handshake_received_bytes"] > resumed["handshake_received_bytes"] + 400
     assert full["query_sent_bytes"] > 128
@@ -278,7 +278,7 @@ def test_a_name_that_does_not_exist(rows: dict[str, Any], protocol: Protocol) ->
 @pytest.mark.parametrize("protocol", [Protocol.DOT, Protocol.DOH, *QUIC])
 def test_a_certificate_may_be_for_the_address(rows: dict[str, Any], protocol: Protocol) -> None:
     assert_good(rows[f"{protocol} by address"])
-    # Nor were there sizes: this exchange had no capture.
+    # Without a capture, there are no sizes.
     assert all(rows[f"{protocol} by address"][f"query_{what}"] is None for what in ("sent_bytes", "received_packets"))
 
 

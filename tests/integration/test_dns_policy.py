@@ -1,4 +1,4 @@
-"""What all DNS clients refuse alike: certificates, answers about another name, HTTP responses without a message."""
+"""All DNS clients refuse the same: bad certificates, answers for another name, HTTP responses without a DNS message."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PATIENT = ClientSettings(timeout_s=5)
 
 @contextmanager
 def server_of(protocol: Protocol, folder: Path, records: list[str] | None = None) -> Iterator[int]:
-    """A server of one transport; it answers with its address or with these records."""
+    """A server of one transport that answers with the usual address or with the given records; yields its port."""
 
     def answer(wire: bytes) -> bytes:
         if records is None:
@@ -117,7 +117,7 @@ def test_answers_are_about_the_question(
 
 
 def write_certificates(folder: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, is_ca: bool) -> None:
-    """A CA and a leaf with this key for `NAME`, as the local servers read them."""
+    """Write a CA certificate and a leaf certificate with this key for `NAME`, in the files of the local servers."""
     ca_key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
 
     def build(name: str, of: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, ca: bool) -> x509.Certificate:
@@ -157,7 +157,7 @@ def write_certificates(folder: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPr
 def test_one_policy_for_certificates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: Protocol, kind: str, accepted: bool
 ) -> None:
-    """OpenSSL's security level differs from system to system: at 0 its own check lets small keys through."""
+    """OpenSSL's security level depends on the system; at level 0, OpenSSL itself accepts small keys."""
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = ec.generate_private_key(ec.SECP256R1())
     if kind.startswith("RSA"):
         key = rsa.generate_private_key(65537, int(kind[4:]))
@@ -173,7 +173,7 @@ def test_one_policy_for_certificates(
 
 
 def lax_context(folder: Path, *, alpn: str | None = None) -> ssl.SSLContext:
-    """A server's context that may show a small key."""
+    """A TLS context of a server that permits small keys."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("DEFAULT@SECLEVEL=0")
     context.load_cert_chain(folder / "server.pem", folder / "server.key")
@@ -183,7 +183,7 @@ def lax_context(folder: Path, *, alpn: str | None = None) -> ssl.SSLContext:
 
 
 def test_a_response_with_a_content_encoding_is_named(folder: Path) -> None:
-    """The request accepts none; the body must not be taken for a message with a wrong ID."""
+    """The request accepts no encoding. The body must not be interpreted as a message with a wrong ID."""
     body = gzip.compress(bytes(40))
 
     def over_http2(http: h2.connection.H2Connection, stream: int, _headers: dict[bytes, bytes], _body: bytes) -> None:
@@ -203,7 +203,7 @@ def test_a_response_with_a_content_encoding_is_named(folder: Path) -> None:
 
 
 def test_header_fields_over_doh3_are_bounded(folder: Path) -> None:
-    """20,000 fields that the static table of QPACK brings into as many bytes (RFC 9114, section 4.2.2)."""
+    """20,000 fields, which QPACK's static table encodes in one byte each (RFC 9114, section 4.2.2)."""
 
     def many(http: H3Connection, stream: int, headers: dict[bytes, bytes]) -> None:
         fields = [(b":status", b"200"), (b"content-type", b"application/dns-message")]
@@ -218,7 +218,7 @@ def test_header_fields_over_doh3_are_bounded(folder: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["DoQ", "DoH3"])
 def test_libraries_print_nothing(folder: Path, protocol: str) -> None:
-    """aioquic logs a version negotiation that fails; the row says it."""
+    """aioquic logs a failed version negotiation. Only the row must report it."""
     program = (
         "import sys; from tests.integration.test_dns_local_servers import *; from pathlib import Path\n"
         "row = exchange(at(int(sys.argv[1]), Path(sys.argv[2])), QUESTION, Protocol(sys.argv[3]), settings=QUICK)\n"

@@ -1,4 +1,4 @@
-"""A committed campaign in virtual time is confirmed by today's code, kernel and browser."""
+"""A committed campaign in virtual time is confirmed by the current code, kernel and browser."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Loss, jitter, queues, cross-traffic and traces of the link are those asked for, counted over 20,000 packets.
+"""Loss, jitter, queues, cross-traffic and traces of the link are as configured, counted over 20,000 packets.
 
-Measured once a backend, by this file run as a program in private namespaces; the tests read what it printed. In the
-guest by the virtual clock here, where packets cost no time; over the User-Mode Linux wire in tests/long.
+This file is also the program that measures once per backend in private namespaces; the tests read its output. Here it
+measures netem in a guest in virtual time, where processing of packets takes no time. tests/long measures the backend
+`uml`.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ LEO = load_profiles()["leo"]
 TRACED = {link.name: link for link in (CELLULAR, LEO)}
 _TRACES = Path(__file__).parents[2] / "emulation" / "traces"
 BEGINS_MS = {"cellular": 2500.0, "leo": 13_500.0}
-"""Before a gap of 0.3 s, and before a handover."""
+"""Times in the traces shortly before a gap of 0.3 s, and before a handover."""
 FOLLOWED_MS, _WINDOW_MS = 2000, 200
 COUNTED = {link.name: link for link in (RANDOM, BURSTS, ORDERED, OVERTAKING)}
 LOADED = {link.name: link for link in (FIFO, SHORT, FQ_CODEL, CAKE, UPWARDS)}
 
 
 def count(testbed: Testbed, profile: Profile) -> dict[str, Any]:
-    """What became of 20,000 packets and of their echoes."""
+    """Losses, delays and reordering of 20,000 packets and their echoes."""
     check = testbed.set_link(profile)
-    # Jitter in order has to be looked at packet by packet: each waits for the one before it.
+    # With ordered jitter, each packet waits for the previous one, so fewer packets are sent at longer intervals.
     packets, interval_s = (PACKETS, INTERVAL_S) if profile.jitter_reorders else (PACKETS // 10, 0.006)
     crossing = testbed._prober.crossing(profile.rtt_ms, packets, interval_s)
     up = crossing.up_ms
@@ -70,7 +71,7 @@ def count(testbed: Testbed, profile: Profile) -> dict[str, Any]:
 
 
 def load(testbed: Testbed, profile: Profile) -> dict[str, Any]:
-    """How long small packets take beside cross-traffic, and how much that delivers."""
+    """RTT of small packets during cross-traffic, and rate of the cross-traffic."""
     check = testbed.set_link(profile)
     samples = []
     with testbed.cross_traffic() as cross:
@@ -81,9 +82,9 @@ def load(testbed: Testbed, profile: Profile) -> dict[str, Any]:
 
 
 def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
-    """What comes through a trace in each window while more is offered than it lets through, and small packets' delay.
+    """Packets delivered by a trace in each window under overload, and delays of small packets.
 
-    Times are those of the trace, of what arrives at the player's end of the link.
+    Times are times of the trace, for packets that arrive at the replaying end of the link.
     """
     offset_ms = BEGINS_MS[profile.name]
     testbed.begin_trace_at(offset_ms)
@@ -111,7 +112,7 @@ def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
 
 
 def killed(testbed: Testbed) -> str:
-    """What is said of a player that was killed."""
+    """Error text after the trace replay was killed."""
     assert testbed._replay is not None
     os.kill(testbed._replay.pid, signal.SIGKILL)
     try:
@@ -122,7 +123,7 @@ def killed(testbed: Testbed) -> str:
 
 
 def measure(backend: str) -> dict[str, Any]:
-    """All of it, on one backend."""
+    """All measurements on one backend."""
     with Testbed(backend) as testbed:
         results: dict[str, Any] = {"backend": testbed.backend.name}
         results |= {name: count(testbed, profile) for name, profile in COUNTED.items()}
@@ -133,7 +134,7 @@ def measure(backend: str) -> dict[str, Any]:
 
 
 def run(backend: str, where: str) -> dict[str, Any]:
-    """This file as a program: `here`, or `virtual` in a guest by that clock."""
+    """Run this file as a program, `here` or in a guest in virtual time (`virtual`); returns its results."""
     command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, backend, where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
@@ -144,7 +145,7 @@ def run(backend: str, where: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def seen(virtual_clock: list[str]) -> dict[str, Any]:
-    """What was seen in a guest."""
+    """Results of the program in a guest."""
     return run("netem", "virtual")
 
 
@@ -164,7 +165,7 @@ def test_loss_is_within_a_tenth_over_20_000_packets(seen: dict[str, Any], name: 
 
 @pytest.mark.parametrize(("name", "mean"), [("random", 1 / 0.95), ("bursts", 2.0)])
 def test_bursts_have_the_expected_length(seen: dict[str, Any], name: str, mean: float) -> None:
-    """Chi-squared against the geometric distribution; one sample in ten thousand is beyond."""
+    """Chi-squared test against the geometric distribution, with an error probability of 1 in 10,000."""
     counts = Counter(length for way in ("up", "down") for length in seen[name][way][1])
     total, stays = counts.total(), 1 - 1 / mean
     cells, length = [], 1
@@ -187,12 +188,12 @@ def test_quantiles_of_jitter_are_within_a_twentieth(seen: dict[str, Any], name: 
     middle, expected_middle = statistics.median(delays), profile.quantile_ms(0.5)
 
     def width(level: float) -> float:
-        """Of the distribution there, ms: the inverse of its density."""
+        """Inverse of the distribution's density at a level, ms."""
         return (profile.quantile_ms(level + 0.01) - profile.quantile_ms(level - 0.01)) / 0.02
 
     for level in (level for level in LEVELS if level != 0.5):
         quantile, expected = cuts[round(level * 100) - 1] - middle, profile.quantile_ms(level) - expected_middle
-        # A quantile of a sample has an error of its own, and so has the median; where both are, they go together.
+        # Quantile and median of a sample both have errors, which are correlated.
         low, high = min(level, 0.5), max(level, 0.5)
         variance = width(level) ** 2 * level * (1 - level) + width(0.5) ** 2 / 4
         variance -= 2 * width(level) * width(0.5) * low * (1 - high)
@@ -229,7 +230,7 @@ def test_cross_traffic_has_what_the_link_gives(seen: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("way", ["down", "up"])
 def test_delivered_bytes_are_within_a_twentieth_of_the_mahimahi_file(seen: dict[str, Any], way: str) -> None:
-    """Counted by the lines of the file, in windows of 0.2 s."""
+    """The expected numbers are the lines of the file in windows of 0.2 s."""
     times = [int(line) for line in (_TRACES / f"cellular.{way}").read_text(encoding="ascii").splitlines()]
     begin = BEGINS_MS["cellular"]
     frames = seen["cellular"][f"frames_{way}"]
@@ -246,7 +247,7 @@ def test_delivered_bytes_are_within_a_twentieth_of_the_mahimahi_file(seen: dict[
 def test_packets_wait_during_a_handover(seen: dict[str, Any], way: str, mbit: float) -> None:
     frames = seen["leo"][f"frames_{way}"]
     full = mbit * 1e3 * _WINDOW_MS / 8 / FRAME_BYTES
-    for window in range(1, len(frames) - 1):  # the handover is from 14,960 ms on, that is in the eighth
+    for window in range(1, len(frames) - 1):  # the handover begins at 14,960 ms, in the eighth window
         part = 0.8 if window == 7 else 1.0
         assert frames[window] == pytest.approx(part * full, rel=0.05), window
     rtts = {True: LEO.course.rtts[0][1], False: LEO.course.rtts[2][1]}  # type: ignore[union-attr]
@@ -259,7 +260,7 @@ def test_packets_wait_during_a_handover(seen: dict[str, Any], way: str, mbit: fl
 
 
 def test_packets_leave_at_the_times_of_the_trace(seen: dict[str, Any]) -> None:
-    """By a clock that computing does not move, to a hundredth of a ms or so."""
+    """Packets leave at most 0.1 ms late in virtual time."""
     most_ms = 0.1 if seen["backend"] == "netem" else 20.0
     for name in TRACED:
         for way in ("down", "up"):

@@ -1,4 +1,4 @@
-"""Browsers and curl on a path that blocks packets: one round in virtual time, and what they tried by their packets."""
+"""Browsers and curl on a path that blocks packets: one round in virtual time, with their attempts from packets."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NEVER = {"first-both-dropped", "first-ech-dropped", "first-ech-rejected", "first
 NEVER_CURL = {"first-both-dropped", "first-dns-dropped"}
 RTT_MS = 91.85
 TIMER_MS = 1.3
-"""Of a timer of 300 ms: clients round up to 1 ms, and the kernel's slack is a thousandth."""
+"""Maximum delay of a 300 ms timer, ms: clients round up to 1 ms, and the kernel's slack is 0.1 %."""
 SLACK = 1.001
-"""A wait of `epoll_wait` ends up to 0.1 % late: the kernel may join it with other timers (`fs/select.c` of Linux)."""
+"""A wait in `epoll_wait` may take 0.1 % longer, because the kernel may merge timers (`fs/select.c` of Linux)."""
 
 
 def measured(folder: Path, virtual_clock: list[str], *clients: str, cases: Sequence[str] = ()) -> Dataset:
@@ -52,13 +52,13 @@ def measured(folder: Path, virtual_clock: list[str], *clients: str, cases: Seque
 
 @pytest.fixture(scope="module")
 def campaign(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Every case in Chromium and curl."""
+    """A campaign with every case in Chromium, and in curl if the case is for curl."""
     return measured(tmp_path_factory.mktemp("fallback"), virtual_clock, "chromium", "curl")
 
 
 @pytest.fixture(scope="module")
 def in_firefox(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Some cases in Firefox, as it is and with Happy Eyeballs v3."""
+    """A campaign with some cases in Firefox, with default settings and with Happy Eyeballs v3."""
     folder = tmp_path_factory.mktemp("firefox")
     return measured(folder, virtual_clock, "firefox", HAPPY_EYEBALLS, cases=FIREFOX_CASES)
 
@@ -134,7 +134,7 @@ def test_early_data_that_is_dropped_delays_tcp_by_four_seconds(campaign: Dataset
 
 
 def test_a_second_visit_waits_for_the_quic_attempt_of_the_first(campaign: Dataset) -> None:
-    """Until that attempt has ended, four seconds after its begin. Then Chromium uses TCP at once."""
+    """The attempt ends four seconds after its start; until then, the visit waits. Then Chromium uses TCP at once."""
     waits = load(campaign, "second-udp-dropped")["response_start_ms"]
     at_once = load(campaign, "second-udp-rejected")["response_start_ms"]
     later = load(campaign, "second-later-udp-dropped")["response_start_ms"]
@@ -206,7 +206,7 @@ def test_curl_remembers_http3_by_its_alt_svc_cache(campaign: Dataset) -> None:
 
 @pytest.mark.parametrize("browser", ["firefox", HAPPY_EYEBALLS])
 def test_every_case_of_firefox_has_a_page(in_firefox: Dataset, browser: str) -> None:
-    """One process loads all: what it learnt of the host in one case is forgotten before the next."""
+    """One process loads all cases; its knowledge of the host is deleted between them."""
     protocols = {case: load(in_firefox, case, browser)["document_protocol"] for case in FIREFOX_CASES}
     assert protocols == {
         "first": "h3",

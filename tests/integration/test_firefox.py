@@ -1,4 +1,4 @@
-"""Pages loaded in a real Firefox: by the server's word, by both clocks, as an ordinary user and as root."""
+"""Page loads in a real Firefox, by both clocks, confirmed by the server log."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MEASURE = ["measure", "--browser", "firefox", "--links", "4g", "--pages", "examp
 
 
 def loads(folder: Path) -> pl.DataFrame:
-    """The main loads of a campaign."""
+    """The measured loads of the main condition of a campaign."""
     rows = Dataset.open(folder, every_round=True).table("page_loads").collect()
     return rows.filter(condition="main", role="measured").sort("round", "h3")
 
 
 @pytest.fixture(scope="module")
 def measured(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watch]:
-    """Two rounds by the wall clock, and what they did to the host."""
+    """Two rounds in real time, and the record of their effects on the host."""
     folder = tmp_path_factory.mktemp("firefox") / "data"
     watch = Watch(home := tmp_path_factory.mktemp("home"))
     command = [*CROSSLAYER, *MEASURE, "--out", str(folder)]
@@ -51,7 +51,7 @@ def measured(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def virtual(firefox_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same by the virtual clock."""
+    """The same campaign in virtual time."""
     folder = tmp_path_factory.mktemp("firefox-virtual") / "data"
     command = [*CROSSLAYER, *MEASURE, *virtual_clock, "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
@@ -84,7 +84,7 @@ def test_rows_and_campaign_name_the_browser(campaign: Path) -> None:
 
 
 def test_no_early_load_waits_for_the_connection_before_it(measured: tuple[Path, Watch]) -> None:
-    """neqo keeps a closed connection for three PTOs: what is asked of its host before that comes later than in full."""
+    """neqo keeps a closed connection for three PTOs; an earlier load would be slower than one with a full handshake."""
     rows = loads(measured[0])
     full, early = (rows.filter(h3=kind)["response_start_ms"] for kind in ("1-rtt", "0-rtt"))
     assert early.max() < full.min()  # type: ignore[operator]
@@ -141,7 +141,7 @@ def test_it_resolves_over_the_configured_transport(firefox_machine: None, tmp_pa
 
 
 def test_an_https_record_provides_the_ech_key(firefox_machine: None, tmp_path: Path) -> None:
-    """Whether it then speaks HTTP/3 or HTTP/2 is its own choice, and not always the same."""
+    """With the record, Firefox uses HTTP/3 or HTTP/2; its choice varies."""
     plan = tmp_path / "plan.toml"
     plan.write_text(
         'study = "https-records"\nbrowser = "firefox"\nlinks = ["fiber"]\npages = ["example.org"]\nrounds = 2\n'
@@ -157,7 +157,7 @@ def test_an_https_record_provides_the_ech_key(firefox_machine: None, tmp_path: P
 
 
 def _firefoxes(above: int) -> list[int]:
-    """The Firefoxes, without their content processes, that a process started."""
+    """PIDs of the Firefox main processes that are descendants of a process."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -181,7 +181,7 @@ def _firefoxes(above: int) -> list[int]:
 def test_its_own_lookups_go_by_the_transport_asked_for_on_a_connection_of_their_own(
     firefox_machine: None, tmp_path: Path, transport: str
 ) -> None:
-    """The resolver is the host that the page comes from: the server's word on who asked, and on what connection."""
+    """The resolver is the page's own host; the server log shows transport and connection of the queries."""
     result = tmp_path / "result.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.load_over_trr", transport, str(result)],

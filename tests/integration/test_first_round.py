@@ -1,6 +1,6 @@
-"""A server that is killed before the first round of a campaign: another one is started, as it is after that round.
+"""A server that is killed before the first round of a campaign is replaced, as in later rounds.
 
-Run as a program, in private namespaces: `python -m tests.integration.test_first_round DEATHS`.
+This file is also the program that measures in private namespaces; its argument is the number of kills.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINK = Profile("short", 4.0)
 
 
 class Dying(MEASURER):  # type: ignore[misc, valid-type]
-    """Kills the server while it warms up, so many times."""
+    """Kills the server during the first `deaths` warm-ups."""
 
     deaths = 0
 
@@ -61,7 +61,7 @@ def test_a_server_that_is_killed_before_the_first_round(browser_machine: None, d
     assert "the server ended with status -9" in again[0]
     if deaths == 1:
         assert results["rounds"] == [0]
-    else:  # not for ever
+    else:  # the server is replaced only once
         assert "the server ended with status -9" in results["fault"]
 
 

@@ -1,4 +1,4 @@
-"""The guest: a command in it is as on the host, its clock stands still while it computes, and it leaves nothing."""
+"""The guest: commands behave as on the host, its clock stands still while it computes, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ REFUSING = [
     "unshare", "--user", "--map-root-user", "--mount", "--propagation", "private",
     sys.executable, str(Path(__file__).with_name("refusing.py")),
 ]  # fmt: skip
-"""As in a container: no namespaces, no mounts, no TUN, /dev/shm noexec."""
+"""Command prefix with the restrictions of a container: no namespaces, no mounts, no TUN, /dev/shm noexec."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _kernel(virtual_clock: list[str]) -> None:
-    """Without a kernel nothing here can be tested."""
+    """All tests of this file need a guest kernel."""
 
 
 def run(*arguments: str, before: tuple[str, ...] = (), **options: object) -> subprocess.CompletedProcess[str]:
-    """Run the `crosslayer` command; 10 minutes at most."""
+    """Run the `crosslayer` command, with a timeout of 10 minutes."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
         [*before, *CROSSLAYER, *arguments], capture_output=True, text=True, timeout=600, check=False, **options
     )
 
 
 def virtual(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    """The command by the virtual clock."""
+    """Run the command in virtual time."""
     return run(arguments[0], "--clock", "virtual", *arguments[1:], **options)
 
 
 def refused(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    """The command where namespaces are refused: in a guest by itself, by the wall clock."""
+    """Run the command where namespaces are refused, so that it uses a guest in real time."""
     return run(*arguments, before=tuple(REFUSING), **options)
 
 
@@ -63,7 +63,7 @@ def _needs_the_filter() -> None:
 
 @pytest.fixture(params=[virtual, pytest.param(refused, marks=pytest.mark.alone)], ids=["virtual", "refused"])
 def in_guest(request: pytest.FixtureRequest) -> Run:
-    """Both ways into a guest; the second skips where even the test may not make the container it wants."""
+    """Both ways into a guest; the second is skipped if the test itself may not install the restrictions."""
     if request.param is refused:
         _needs_the_filter()
     run_in_guest: Run = request.param
@@ -71,7 +71,7 @@ def in_guest(request: pytest.FixtureRequest) -> Run:
 
 
 def test_what_a_container_refuses_is_refused() -> None:
-    """The filter itself: without it the tests below would pass on this machine's own namespaces."""
+    """The restrictions work; otherwise the tests below would use this machine's namespaces and pass."""
     script = """
 import fcntl, os, pathlib, shutil, subprocess
 for words in (["unshare", "--user", "true"], ["unshare", "--net", "true"], ["mount", "-t", "tmpfs", "none", "/mnt"]):
@@ -98,12 +98,12 @@ except OSError:
 
 
 def test_the_link_is_as_on_the_host(in_guest: Run) -> None:
-    """All else of the link is in `test_link`, which runs in a guest too."""
+    """`test_link` has all other tests of the link and runs in a guest too."""
     test_link.test_exit_status_environment_and_resolver(in_guest)
 
 
 def test_virtual_time_contains_the_link_alone() -> None:
-    """On a machine that is as busy as it may be: ping's least and greatest RTT, and an hour that takes seconds."""
+    """Under any load, ping's minimum and maximum RTT are exact, and an hour of sleep takes seconds."""
     script = "ping -q -i 0.1 -c 20 $CROSSLAYER_SERVER; date +%s; sleep 3600; date +%s"
     begin = time.monotonic()
     done = virtual("link", "fiber", "--no-server", "--", "sh", "-c", script)
@@ -120,7 +120,7 @@ def test_virtual_time_contains_the_link_alone() -> None:
 
 @pytest.mark.parametrize("wait_ms", [100, 1000, 4000])
 def test_a_wait_of_epoll_ends_by_a_thousandth_too_late(wait_ms: int) -> None:
-    """Slack of Linux (`fs/select.c`), which nothing shortens where nothing else wakes the guest."""
+    """The cause is timer slack of Linux (`fs/select.c`), if nothing else wakes the guest."""
     program = (
         "import os, select, time; poll = select.epoll(); poll.register(os.pipe()[0]); begin = time.monotonic_ns(); "
         f"poll.poll({wait_ms / 1e3}); print((time.monotonic_ns() - begin) / 1e6)"
@@ -163,7 +163,7 @@ def test_standard_input_output_and_errors_are_three(in_guest: Run) -> None:
 
 
 def _terminal(*arguments: str, keys: bytes) -> tuple[str, int]:
-    """Run the command on a terminal, press `keys` when it says it is ready; all it said, and its exit status."""
+    """Run the command on a terminal and send `keys` when it prints "ready"; returns its output and exit status."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(CROSSLAYER[0], [*CROSSLAYER, *arguments])
@@ -199,7 +199,7 @@ def test_control_c_is_for_the_command() -> None:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A folder for the memory of the guests of one command: the guests are recognised by it."""
+    """Folder for the memory of a command's guests, by which a test recognises these guests."""
     with _memory() as folder:
         yield folder
 
@@ -212,7 +212,7 @@ def _memory() -> Iterator[Path]:
 
 
 def _kernels(memory: Path) -> list[str]:
-    """Processes of the guests whose memory is in a folder; other tests of this machine have guests too."""
+    """PIDs of the guests whose memory is in a folder; other tests may run guests at the same time."""
     kernel, mark = str(find_kernel().path).encode(), f"TMPDIR={memory}".encode()
     results = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -228,7 +228,7 @@ def _kernels(memory: Path) -> list[str]:
 
 @pytest.fixture
 def up(memory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A guest whose command runs for long, and its kernel's process."""
+    """A guest with a long-running command: the process of the command, and the PID of the guest's kernel."""
     command = [*CROSSLAYER, "link", "--clock", "virtual", "local", "--no-server", "--"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(
@@ -244,7 +244,7 @@ def up(memory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def _all_gone(memory: Path) -> bool:
-    """All guests with memory in a folder end within 10 s."""
+    """Whether all guests with memory in a folder end within 10 s."""
     deadline = time.monotonic() + 10
     while _kernels(memory):
         if time.monotonic() > deadline:
@@ -271,7 +271,7 @@ def test_kill_9_of_the_guest_is_one_message(up: tuple[subprocess.Popen[str], str
 def _measure_until(
     sign: str, folder: Path, kill: Callable[[subprocess.Popen[str], list[str]], None]
 ) -> tuple[int, str]:
-    """Measure with two guests, kill something when the progress shows `sign`; exit status and all that was said."""
+    """Measure with two guests and call `kill` when the output contains `sign`; returns exit status and output."""
     command = [
         *CROSSLAYER,
         "measure",
@@ -305,7 +305,7 @@ def _measure_until(
 
 
 def test_a_program_that_has_all_mappings_ends_the_guest_with_a_message() -> None:
-    """Every other page of much memory: User-Mode Linux has a mapping of the host for each, and would try for ever."""
+    """User-Mode Linux needs a mapping of the host for every other page of memory, and would retry without end."""
     allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
     size = min(3 << 30, 16384 * allowed)
     if size < 8192 * allowed:
@@ -319,7 +319,7 @@ def test_a_program_that_has_all_mappings_ends_the_guest_with_a_message() -> None
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small campaign by two guests: killed when the first round is safe, and gone on with; then a guest is killed."""
+    """A small campaign with two guests: killed after the first stored round, resumed, and then one guest is killed."""
     folder = tmp_path_factory.mktemp("virtual") / "campaign"
     status, output = _measure_until(" 1/", folder, lambda process, _kernels: process.kill())
     assert status == -signal.SIGKILL, output
@@ -345,7 +345,7 @@ def test_guests_share_a_campaign_and_one_that_dies_costs_its_round_in_flight(cam
 
 
 def test_an_exchange_takes_its_round_trips(campaign: Path) -> None:
-    """The limits of the issue, on whatever machine and however busy."""
+    """Durations are within narrow limits, independent of the machine and its load."""
     limits = {
         "fiber": {"DoUDP": 1.005, "DoQ": 2.03, "DoH": 3.03},
         "4g": {"DoUDP": 1.002, "DoQ": 2.02, "DoH": 3.012},
@@ -367,7 +367,7 @@ def test_early_data_saves_a_round_trip_of_the_response(campaign: Path) -> None:
 
 
 def test_the_same_plan_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    """By one guest; and by two that a cluster lends, where cores have something else to do, from another shell."""
+    """One guest on an idle machine gives the same as two guests of a cluster on busy cores with another environment."""
     arguments = ("measure", "--links", "fiber,4g", "--pages", "example.org", "--rounds", "1")
     quiet, busy = tmp_path / "quiet", tmp_path / "busy"
     done = virtual(*arguments, "--jobs", "1", "--out", str(quiet))
@@ -425,7 +425,7 @@ def test_jobs_are_for_the_virtual_clock() -> None:
 
 
 def test_a_guest_that_panics_reports_the_panic() -> None:
-    """The kernel panics when its init ends; its messages are longer than what an error shows."""
+    """The kernel panics when its init ends. Its messages are longer than the lines that an error quotes."""
     done = virtual("link", "fiber", "--", "true", env={**os.environ, "CROSSLAYER_GUEST": "/bin/true"})
     assert done.returncode == 3
     assert "Kernel panic - not syncing: Attempted to kill init" in done.stderr

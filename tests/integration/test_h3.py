@@ -1,6 +1,6 @@
-"""The page loader against the real server, and against Chromium: the same requests, the same bytes.
+"""crosslayer's page loader, with the real server, makes the same requests and receives the same bytes as Chromium.
 
-Loaded once, by this file run as a program in private namespaces; the tests read what it printed.
+This file is also the program that loads the pages once in private namespaces; the tests read its output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPECS = pages.load_pages(pages.find_spec_dir())
 
 
 def requests(events: Iterable[Event], host: str) -> list[dict[str, Any]]:
-    """What the server saw of a page, by arrival."""
+    """Requests of a page in the server log, in order of arrival."""
     of_page = [event for event in events if isinstance(event, RequestEvent) and event.host == host]
     return [
         {
@@ -44,7 +44,7 @@ def requests(events: Iterable[Event], host: str) -> list[dict[str, Any]]:
 
 
 def other_connections(server: Server, addresses: dict[str, str], served: bool) -> int:
-    """Datagrams that a connection for DNS, which has its answer, sends while a page is loaded on another."""
+    """Number of datagrams that an answered DNS connection sends while a page is loaded on another connection."""
     doq = DoQClient(dns.Resolver(network.SERVER_ADDRESS, "localhost", server.ca_file))
     query = dns.build_query(dns.Question("www.instagram.com"), dns.Protocol.DOQ, doq.settings)
     page = PageClient(dns.Resolver(addresses["www.instagram.com"], "www.instagram.com", server.ca_file))
@@ -135,7 +135,7 @@ def test_both_ask_in_the_order_that_the_page_determines(measured: dict[str, Any]
         if resource.after:
             assert by_path[resource.path]["arrived"] > by_path[resource.after]["done"]
     pictures = [request for path, request in by_path.items() if path.startswith("/images/")]
-    if page == "instagram.com":  # drawn by the last script, which waits for style sheets and all scripts before it
+    if page == "instagram.com":  # the last script requests the pictures, after all style sheets and other scripts
         code = [request for path, request in by_path.items() if path.startswith(("/scripts/", "/styles/"))]
         assert len(code) == 9
         assert min(picture["arrived"] for picture in pictures) > max(request["done"] for request in code)

@@ -1,4 +1,4 @@
-"""Pages made from small recordings load in Chromium as recorded: the same requests, none failed, the same bytes."""
+"""Pages made from small recordings load in Chromium as recorded: same requests, no failures, same bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CASES = (
     "truncated_text.har", "memory_cache.har", "ports.har", "scheme.har", "localhost.har", "xhtml.har", "sjis_b64.har",
     "sri_rewritten.har", "srcset_other.har", "jsonp_relative_base.har", "no_response.har",
 )  # fmt: skip
-"""One or two of each kind; `setup/test-long recordings` loads them all."""
+"""One or two recordings of each kind; `setup/test-long recordings` loads all."""
 
 
 def loaded(folder: Path, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
-    """How the page of each recording compares with it."""
+    """Comparison of each recording with a load of its page."""
     result = folder / "result.json"
     command = [sys.executable, "-m", "tests.integration.load_cases", str(result), *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
@@ -108,7 +108,7 @@ def test_a_load_with_a_missing_resource_is_a_failed_row(
     rows = dataset.table("page_loads").collect()
     assert sorted(rows["browser"]) == ["chromium", "chromium", "firefox", "firefox"], done.stderr
     assert set(rows["error"]) == {error}
-    # No icon is among them: its request may take the ticket of the measured load, or go over TCP.
+    # There is no request for an icon: it might take the ticket of the measured load, or use TCP.
     assert set(dataset.table("resources").collect()["url"]) == requested
 
 

@@ -1,4 +1,4 @@
-"""Idle connections: what happens to them, when their client notices, and the link is as before afterwards."""
+"""The study of idle connections: recovery times of the clients, and a link that is unchanged afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RTT_MS = load_profiles()["4g"].rtt_ms
 
 @pytest.fixture(scope="module")
 def rows(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
-    """One round by the virtual clock; the link was checked after it, with all that was dropped and moved undone."""
+    """Rows of one round in virtual time. The link passed its check afterwards, with all path events undone."""
     try:
         find_kernel()
     except CrosslayerError as error:
@@ -70,7 +70,7 @@ def test_quic_moves_with_its_client_and_tcp_does_not(rows: pl.DataFrame) -> None
         row["protocol"]: row for row in rows.filter(client="stub", path_event="client-migrated").iter_rows(named=True)
     }
     assert {name for name, row in moved.items() if row["new_connection"]} == {"DoTCP", "DoT", "DoH"}
-    for name in ("DoQ", "DoH3"):  # the server asks the new address first whether it is one (RFC 9000, section 9.3)
+    for name in ("DoQ", "DoH3"):  # the server first validates the new address (RFC 9000, section 9.3)
         assert moved[name]["answer_ms"] / RTT_MS == pytest.approx(2.0, abs=0.05)
 
 
@@ -89,7 +89,7 @@ def test_a_program_that_waits_for_an_answer_waits_for_all_of_its_patience(rows: 
 
 
 def test_chromium_waits_for_a_ping_over_http_2_and_takes_another_port_over_http_3(rows: pl.DataFrame) -> None:
-    """Its netlog says so: `Failed ping.` 10 s after it was sent, and PATH_CHALLENGE from another port."""
+    """Chromium's netlog shows `Failed ping.` 10 s after the ping, and PATH_CHALLENGE from another port."""
     actual = {
         row["protocol"]: row for row in rows.filter(client="chromium", path_event="nat-expired").iter_rows(named=True)
     }

@@ -1,6 +1,6 @@
-"""Programs of others against our server, stub and clients: the right answer over every transport that each speaks.
+"""Other programs with our server, stub and clients: correct answers over every transport that each supports.
 
-`docs/findings/clients.md` names what was seen of them besides.
+`docs/findings/clients.md` has further observations of these programs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "www.example.org"
 ADDRESS = ADDRESSES[NAME]
 SERVER = "10.53.0.2"
 FRONT = "127.0.0.1"
-"""Where a forwarder answers, on ports that the server does not have."""
+"""Address of the forwarder, which answers on other ports than the server."""
 PORTS = {"DoUDP": 5300, "DoTCP": 5300, "DoT": 5301, "DoH": 5302, "DoH3": 5302, "DoQ": 5303}
 LISTENERS = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "dot", "DoH": "doh", "DoH3": "doh3", "DoQ": "doq"}
 SCHEMES = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "tls", "DoH": "https", "DoH3": "h3", "DoQ": "quic"}
@@ -45,11 +45,11 @@ for protocol in ports:
     row = exchange(Resolver(sys.argv[2], sys.argv[3], Path(sys.argv[4]), ports), Question("www.example.org"), protocol)
     print(json.dumps([protocol, row.error, row.answers]))
 """
-"""Our clients: PORTS ADDRESS NAME CA."""
+"""Program that queries with our clients; its arguments are PORTS ADDRESS NAME CA."""
 
 
 def program(name: str) -> str:
-    """The path of a program; the test is skipped without it."""
+    """Path of a program; the test is skipped without it."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed")
@@ -57,7 +57,7 @@ def program(name: str) -> str:
 
 
 def built_program(name: str) -> str:
-    """The path of a program that the project builds; the test is skipped without it."""
+    """Path of a program that the project builds; the test is skipped without it."""
     try:
         return str(resources.locate(name).path)
     except CrosslayerError as error:
@@ -66,7 +66,7 @@ def built_program(name: str) -> str:
 
 @contextmanager
 def running(namespace: Namespace, log: Path, *arguments: str) -> Iterator[None]:
-    """A program that answers DNS in the clear at `FRONT`; yields once it does."""
+    """Run a program that answers unencrypted DNS at `FRONT`; yields when it answers."""
     with log.open("w") as output:
         process = namespace.spawn(list(arguments), stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -84,20 +84,20 @@ def running(namespace: Namespace, log: Path, *arguments: str) -> Iterator[None]:
 
 
 def ours(namespace: Namespace, server: Server, protocols: list[str], ports: dict[str, int], address: str) -> None:
-    """Our clients get the right answer over these transports."""
+    """Check that our clients get the correct answer over the given transports."""
     wanted = json.dumps({protocol: ports[protocol] for protocol in protocols})
     output = namespace.run(sys.executable, "-c", ASK, wanted, address, NAME, str(server.ca_file))
     assert [json.loads(line) for line in output.splitlines()] == [[protocol, None, [ADDRESS]] for protocol in protocols]
 
 
 def last_query(server: Server) -> QueryEvent:
-    """The newest query for `NAME` that reached the server."""
+    """The last query for `NAME` in the server log."""
     return [event for event in server.events() if isinstance(event, QueryEvent) and event.name == f"{NAME}."][-1]
 
 
-# kdig, dig, curl, aioquic: clients of our server.
+# kdig, dig, curl, aioquic as clients of our server.
 
-# The transport comes last: kdig 3.2.6 takes an option of TLS behind +quic for +tls, and crashes.
+# The transport comes last: kdig 3.2.6 interprets a TLS option after +quic as +tls, and crashes.
 KDIG: dict[str, list[str]] = {
     "DoUDP": [],
     "DoTCP": ["+tcp"],
@@ -131,7 +131,7 @@ def test_dig(namespace: Namespace, server: Server, protocol: str, options: list[
 
 
 def test_curl(namespace: Namespace, server: Server, tmp_path: Path) -> None:
-    """A page, a query as GET and POST, and a page whose name curl itself resolves over DoH, all over HTTP/2."""
+    """A page, a query with GET and POST, and a page whose name curl resolves over DoH, all over HTTP/2."""
     curl = [program("curl"), "--silent", "--show-error", "--fail", "--cacert", str(server.ca_file)]
     here = ["--resolve", f"{NAME}:443:{ADDRESS}"]
     namespace.run(*curl, *here, "--output", str(tmp_path / "page"), f"https://{NAME}/")
@@ -163,11 +163,11 @@ for version in (31, pycurl.CURL_HTTP_VERSION_2):  # 31: HTTP/3 alone, without an
         curl.perform()
         print(json.dumps([curl.getinfo(pycurl.RESPONSE_CODE), curl.getinfo(pycurl.TOTAL_TIME), body.hex()]))
 """
-"""libcurl with ngtcp2: a page and a query, each on a new connection, over HTTP/3 and then over HTTP/2."""
+"""Program with libcurl (ngtcp2): a page and a query, each on a new connection, over HTTP/3 and then over HTTP/2."""
 
 
 def in_virtual_time(*command: str) -> str:
-    """Output of a command in a link of `RTT_MS`, in virtual time: times are those of the link alone."""
+    """Output of a command on a link with `RTT_MS` in virtual time, so that times contain only the link."""
     arguments = [*CROSSLAYER, "link", "--clock", "virtual", f"rtt-{RTT_MS}", "--", *command]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -190,7 +190,7 @@ def test_pycurl_takes_the_round_trips_of_each_transport(virtual_clock: list[str]
 
 
 def test_kdig_takes_the_round_trips_of_each_transport(virtual_clock: list[str]) -> None:
-    """Over DoQ it waits one more: it sends the query after the server has confirmed the handshake."""
+    """Over DoQ, kdig takes one more, because it sends the query after the server has confirmed the handshake."""
     plain = f"{program('kdig')} @$CROSSLAYER_SERVER {NAME} A +retry=0"
     trust = f"+tls-ca=$CROSSLAYER_CA +tls-hostname={NAME}"
     asked = [f"{plain} {option}" for option in ("+notcp", "+tcp", f"{trust} +tls", f"{trust} +https", f"{trust} +quic")]
@@ -205,17 +205,17 @@ def test_kdig_takes_the_round_trips_of_each_transport(virtual_clock: list[str]) 
 
 @pytest.mark.parametrize("kind", ["doq", "doh3", "h3"])
 def test_aioquic(namespace: Namespace, server: Server, kind: str) -> None:
-    """aioquic's own client, without a line of ours in its connection."""
+    """aioquic's own client, without our QUIC code."""
     for connection in ask(namespace, server, kind):
         assert connection["bytes"] > 0
         assert connection["status"] == ("" if kind == "doq" else "200")
 
 
-# dnsproxy and dnsdist: forwarders in front of our server, asked by our clients.
+# dnsproxy and dnsdist as forwarders between our clients and our server.
 
 
 def dnsproxy(namespace: Namespace, server: Server, log: Path, upstream: str) -> AbstractContextManager[None]:
-    """dnsproxy with a listener of every transport and one upstream."""
+    """dnsproxy with a listener for every transport and one upstream."""
     certificates = server.certificates
     return running(
         namespace, log, "env", f"SSL_CERT_FILE={server.ca_file}", built_program("dnsproxy"), f"--listen={FRONT}",
@@ -240,7 +240,7 @@ def test_dnsproxy_asks_our_server(namespace: Namespace, server: Server, tmp_path
 
 
 def dnsdist(namespace: Namespace, server: Server, folder: Path, backend: str) -> AbstractContextManager[None]:
-    """dnsdist with a listener of every transport that version 1.7 speaks, and one backend."""
+    """dnsdist with a listener for every transport that version 1.7 supports, and one backend."""
     pair = f'"{server.certificates.certificate_file}", "{server.certificates.key_file}"'
     configuration = folder / "dnsdist.conf"
     configuration.write_text(

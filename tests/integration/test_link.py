@@ -1,8 +1,8 @@
-"""The link as a user meets it: `crosslayer link`, its RTT and loss, its exit status, what it leaves behind.
+"""The command `crosslayer link`: RTT and loss of the link, exit status, and cleanup.
 
-Each test that takes `crosslayer` runs twice, with the same tolerances: over the backend of this machine (most often
-`uml`), and over the kernel's own `netem` in a guest by the virtual clock. By the wall clock a guest takes minutes for
-them: `make test-long` (tests/long/test_link_in_a_guest.py).
+Each test with the fixture `crosslayer` runs twice, with the same tolerances: with this machine's link backend (usually
+`uml`), and with `netem` in a guest in virtual time. In real time a guest takes minutes for these tests, so `make
+test-long` runs them (tests/long/test_link_in_a_guest.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.integration.conftest import CROSSLAYER, Run, run_here
 
 @contextmanager
 def in_a_guest(clock: Clock, folder: Path) -> Iterator[Run]:
-    """The `crosslayer` command in one guest for all that is run; skips where there is no kernel for it."""
+    """Function that runs `crosslayer` commands in one guest; the test is skipped if there is no guest kernel."""
     try:
         find_kernel()
     except CrosslayerError as error:
@@ -39,7 +39,7 @@ def in_a_guest(clock: Clock, folder: Path) -> Iterator[Run]:
 
 @pytest.fixture(scope="module", params=["virtual", pytest.param("here", marks=pytest.mark.alone)])
 def crosslayer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Run the `crosslayer` command with some arguments: here, or in a guest by the virtual clock."""
+    """Function that runs the `crosslayer` command, here or in a guest in virtual time."""
     if request.param == "here":
         request.getfixturevalue("testbed_machine")
         yield run_here
@@ -49,7 +49,7 @@ def crosslayer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 def _remains() -> list[str]:
-    """Processes of a testbed that are still there: the guest, the server, anything told of the private folder."""
+    """Running processes of a testbed: the guest, the server, and any with the private folder in its arguments."""
     results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -74,13 +74,13 @@ def test_ping_takes_the_profiles_rtt(crosslayer: Run, name: str) -> None:
     assert done.returncode == 0, done.stderr
     summary = done.stdout.strip().splitlines()[-1]
     minimum, average = (float(value) for value in summary.split("=")[1].split("/")[:2])
-    # A shared test machine stalls now and then: the minimum is the link's, the mean must not be below it.
+    # A shared machine stalls now and then, so only the minimum is compared with the profile.
     assert minimum == pytest.approx(profile.rtt_ms, rel=0.03, abs=0.3)
     assert average >= minimum
 
 
 def test_a_trace_begins_with_the_command(crosslayer: Run) -> None:
-    """Its first RTT, not the least, which is what packets have while the link is checked."""
+    """The command sees the first RTT of the trace, not the minimum, which applies during the check of the link."""
     trace = Path(__file__).parents[2] / "emulation" / "traces" / "leo.csv"
     rtt_ms = float(trace.read_text(encoding="ascii").splitlines()[1].split(",")[1])
     ping = ["ping", "-q", "-i", "0.05", "-c", "40", "-s", "16", "$CROSSLAYER_SERVER"]
@@ -162,7 +162,7 @@ def test_kill_9_leaves_nothing_behind(testbed_machine: None) -> None:
 
 
 def test_rates_and_loss_are_the_profiles(crosslayer: Run, tmp_path: Path) -> None:
-    """The checks of the testbed itself, on a link of our own with loss: what a campaign would record."""
+    """The testbed's own checks pass on a new link with loss, and ping measures this loss."""
     profiles = tmp_path / "profiles.toml"
     profiles.write_text(
         "[lossy]\nrtt_ms = 20\ndownload_mbit = 40\nupload_mbit = 5\nloss_percent = 10\n", encoding="utf-8"

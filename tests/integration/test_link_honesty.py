@@ -1,7 +1,7 @@
-"""A link that is broken on purpose while a round is measured: the checks flag that round, and no other.
+"""A link that is deliberately broken during a round: the checks flag this round and no other.
 
-Measured once, in a guest by the virtual clock (where no other load can break anything), by this file run as a program;
-the tests read what it printed.
+This file is also the program that measures once in a guest in virtual time, where other load cannot disturb the link;
+the tests read its output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tests.integration.test_link_honesty"]
 LINK = Profile("honest", rtt_ms=20, download_mbit=50, upload_mbit=20)
 WHOLE = {"wire-server": "limit 1100 delay 10ms rate 50mbit", "wire-client": "limit 1100 delay 10ms rate 20mbit"}
-"""netem of that link at either end of its wire."""
+"""netem parameters of the unbroken link, by device."""
 BREAKS = {
     "nothing": [],
     "delay": [("delay 10ms", "delay 11ms")],
@@ -42,14 +42,14 @@ VERDICTS = {
     "delay": r"idle RTT 2[12]\.\d\d ms, profile 20\.00 ms",
     "rate down": r"downlink 2\d\.\d\d Mbit/s, profile 50\.00 Mbit/s",
     "rate up": r"uplink 1\d\.\d\d Mbit/s, profile 20\.00 Mbit/s",
-    # One such round in 60 has trains that lost next to nothing: then its probes tell, but for one round in 160.
+    # In 1 of 60 such rounds, the trains lose too few packets. Then the probes show the loss, except in 1 of 160 rounds.
     "loss": r"(down|up)link lost \d\.\d% of a train|4\d of 50 probes came back",
     "cable": r"an interface was down meanwhile",
 }
 
 
 def spoil(kind: str) -> None:
-    """Break the link behind the testbed's back."""
+    """Break the link without notifying the testbed."""
     ip, tc = namespaces.tool("ip"), namespaces.tool("tc")
     commands = [[ip, "link", "set", "to-server", state] for state in ("down", "up")] if kind == "cable" else []
     if kind != "cable" and BREAKS[kind]:
@@ -62,7 +62,7 @@ def spoil(kind: str) -> None:
 
 
 class Measuring:
-    """Measures nothing, but breaks the link in one of its rounds."""
+    """A measurer that measures nothing and breaks the link in its second round."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -83,7 +83,7 @@ class Measuring:
 
 
 def measure() -> dict[str, list[str | None]]:
-    """What is said of each of three rounds, the link broken in the second."""
+    """Errors of three rounds, by kind of break; the link is broken in the second."""
     job: Any = SimpleNamespace(plan=sized("coalescing", "smoke"), campaign="c", profiles={LINK.name: LINK})
     captures = Captures(job.plan, namespaces.ROOT)
     cell, errors = Cell(LINK.name, "example.org"), {}

@@ -1,4 +1,4 @@
-"""`crosslayer measure --study web --sites` in the Internet in a box, compared with the box's paths.
+"""`crosslayer measure --study web --sites` in a box (emulated Internet): times are those of the box's paths.
 
 This file is also the program that runs in the box: `test_live_pages.py SCENARIO FOLDER`.
 """
@@ -42,14 +42,14 @@ SITES = "# in the box\nhttps://www.shop.example/\nhttps://missing.example/  # no
 ORIGIN_MS = 24
 RESOLVER_MS = {"near": 10, "far": 60}
 ROUND_TRIPS = {"DoUDP": 1, "DoH": 3, "DoQ": 2}
-"""Of a lookup on a new connection with a resumed session."""
+"""Round-trips of a lookup on a new connection with a resumed session."""
 HIT_ROUND_TRIPS = 3
-"""Of the page on a new connection: TCP, TLS, request."""
+"""Round-trips of the page on a new connection: TCP, TLS, request."""
 ROUNDS = 2
 
 
 def killed(folder: Path) -> None:
-    """Kill the command with SIGKILL after its first finished round of a page, then give it again."""
+    """Kill the command with SIGKILL after its first finished round of a page, then run it again."""
     from crosslayer.campaign.store import Store
 
     sites, out = folder / "sites.txt", folder / "live"
@@ -70,7 +70,7 @@ def killed(folder: Path) -> None:
 
 
 def user(folder: Path) -> None:
-    """Measure as a user who is not root, before and after the machine allows the stub's port."""
+    """Measure as an ordinary user, before and after the machine permits the stub's port."""
     sites = folder / "sites.txt"
     sites.write_text("https://www.shop.example/\n", encoding="utf-8")
     command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", *CROSSLAYER, "measure", "--study", "web"]
@@ -85,7 +85,7 @@ def user(folder: Path) -> None:
 
 
 def stops(folder: Path) -> None:
-    """Measure, and then one more round."""
+    """Measure four rounds, and then one more."""
     sites = folder / "sites.txt"
     sites.write_text("https://www.shop.example/\n", encoding="utf-8")
     base = [*CROSSLAYER, "measure", "--study", "web", "--sites", str(sites), "--out", str(folder / "live")]
@@ -143,7 +143,7 @@ def check_printed(output: str) -> None:
 
 
 def in_box(run: Run, scenario: str, folder: Path, clock: str, box: Path = BOX, **variables: str) -> dict[str, Any]:
-    """What a scenario prints in the box."""
+    """Result that a scenario prints in the box."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     options = ["--clock", clock, "--writable", str(folder)]
     program = [sys.executable, __file__, scenario, str(folder)]
@@ -180,7 +180,7 @@ def test_who_asks_to_stop_and_who_is_silent(crosslayer: Run, virtual_clock: list
 
 @pytest.mark.usefixtures("browser_machine")
 def test_an_ordinary_user_measures_outside(crosslayer: Run, tmp_path: Path) -> None:
-    """In real time, since the sandbox of Chromium does not work in a guest."""
+    """In real time, because Chromium's sandbox does not work in a guest."""
     state = str(tmp_path / "state")
     result = in_box(crosslayer, "user", tmp_path, "wall", CROSSLAYER_BOX_IS_OUTSIDE="1", XDG_STATE_HOME=state)
     refused, done = result["refused"], result["done"]

@@ -1,7 +1,7 @@
-"""What `crosslayer compare` must find in a box, by the box's own truth, in virtual time.
+"""`crosslayer compare` in a box in virtual time, checked with the box's record.
 
-Times, order and ties; each pitfall that is planted, and none that is not. This file is also the program that runs in
-the box: `test_must_find.py seeds COUNT FOLDER` compares the same resolvers many times.
+It must find the true times, order and ties, every pitfall in the box, and no other pitfall. This file is also the
+program that runs in the box: `test_must_find.py seeds COUNT FOLDER` compares the same resolvers with many seeds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ jitter_ms = 1
 
 
 def seeds(count: int, folder: Path) -> None:
-    """In a box: compare its resolvers with many seeds; prints groups and flags of each."""
+    """In a box: compare its resolvers with many seeds, and print groups and flags of each comparison."""
     from crosslayer.resolvers import run
     from crosslayer.vocabulary import Protocol
 
@@ -77,7 +77,7 @@ def seeds(count: int, folder: Path) -> None:
 
 
 def many(folder: Path, box: Path, count: int) -> list[Row]:
-    """Results of many seeds in one box."""
+    """Results of the comparisons with many seeds in one box."""
     options = ["--clock", "virtual", "--writable", str(folder)]
     paths = [str(ROOT), os.environ.get("PYTHONPATH")]
     done = run_here(
@@ -99,7 +99,7 @@ def test_every_time_is_the_truth(testbed_machine: None, virtual_clock: list[str]
     assert set(counts.values()) == {60}
     assert len(counts) == 6 + 6 + 5 + 6 + 4 + 4 + 2 + 6  # rtt, first, next, miss, idle, resumed, early, recursion
     assert result["flags"] == []
-    # The true order of the first queries, wherever two of a transport differ by more than 2 ms.
+    # First queries of a transport are ordered correctly if the RTTs differ by at least 2 ms.
     rtt_ms = {resolver.name: resolver.rtt_ms for resolver in load_box(BOXES / "five.toml").resolver}
     by_transport = defaultdict(list)
     for line in result["lines"]:
@@ -116,7 +116,7 @@ def test_every_time_is_the_truth(testbed_machine: None, virtual_clock: list[str]
 
 @pytest.fixture(scope="module")
 def noisy(testbed_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """Results of all seeds in the box of resolvers with jitter."""
+    """Results with all seeds in the box whose resolvers have jitter."""
     folder: Path = tmp_path_factory.mktemp("noisy")
     box = folder / "box.toml"
     box.write_text(NOISY, encoding="utf-8")
@@ -145,7 +145,7 @@ def flagged(result: Row) -> set[tuple[str, str]]:
 
 
 def _missed(measured: list[Row], truth: list[Row]) -> set[str]:
-    """Resolvers at which a measured first query with a next one missed the cache, by the truth."""
+    """Resolvers at which a measured first query missed the cache, by the box's record (visits with a next query)."""
     missed = set()
     for visit in measured:
         if visit["next_ms"] is None:
@@ -171,7 +171,7 @@ def test_every_pitfall_is_flagged(testbed_machine: None, virtual_clock: list[str
         BOXES / "pitfalls.toml", tmp_path, "--all", "--idle", "1s", *transports, "--rate", "4", "--timeout", "1",
         "--name", "x.ads.box.example", "--rounds", "8",
     )  # fmt: skip
-    # Each cache is filled by the first query that it gets: a site that is new, and each of several caches.
+    # The first query to a cache misses: at a new site, and at each of several caches.
     missed = {subject for kind, subject in flagged(result) if kind == "partly missed the cache"}
     assert missed == _missed(measured, truth)
     assert "balanced" in missed <= {"balanced", "anycast", "moving"}
@@ -188,7 +188,7 @@ def test_every_pitfall_is_flagged(testbed_machine: None, virtual_clock: list[str
         ("other version of DoQ", "draft"),
         ("no answer at all", "dead"),
     }
-    # Of the one with a rate limit, those transports are ranked that it never refused.
+    # Of the resolver with a rate limit, only the transports that it never refused are ranked.
     limited = {
         line["protocol"] for line in result["lines"] if line["name"] == "limited" and "rate limit" in line["flags"]
     }
@@ -215,7 +215,7 @@ def test_what_the_network_does_is_flagged(testbed_machine: None, virtual_clock: 
 
 
 def _estimates(result: Row) -> dict[str, float]:
-    """After how many seconds idle flows are forgotten, by the flags."""
+    """Idle time after which flows expire, s, from the flags."""
     prefix = "idle UDP is forgotten"
     flagged_so = [flag for flag in result["flags"] if flag["kind"] == prefix]
     return {flag["subject"].partition(" ")[0]: float(flag["evidence"].split()[1]) for flag in flagged_so}
@@ -298,9 +298,9 @@ rtt_ms = 30
 def disturbed(
     box: Path, folder: Path, *arguments: str, program: tuple[str, ...] = ()
 ) -> tuple[Row, list[Disturbance], list[Row]]:
-    """Compare in a box in which something happens in the middle of a round: result, what was noticed, truth.
+    """Compare in a box with an event during a round; returns the result, the noticed disturbances and the box's record.
 
-    Every round is complete, its visits are without error, and its times are those of the paths.
+    Also checks that every round is complete, without errors, and with the times of the paths.
     """
     result, measured, truth = box_compare.run(box, folder, "--rounds", "6", *arguments, program=program)
     noticed = read_campaign(folder / "dataset").disturbances["host-1"]
@@ -316,7 +316,7 @@ def disturbed(
 
 
 def _during(noticed: Disturbance, folder: Path, at_ns: int) -> bool:
-    """Whether something happened between the round before a voided attempt and the time at which it was noticed."""
+    """Whether an event was between the end of the round before a voided attempt and the time when it was noticed."""
     visits = read_campaign(folder / "dataset").visits
     before = max(visit.started_s for visit in visits if visit.round < noticed.round)
     return before <= at_ns / 1e9 <= noticed.noticed_s
@@ -343,7 +343,7 @@ def test_a_round_in_which_the_nat_gets_another_address_is_measured_again(
 
 
 def renumber(at_s: float, command: list[str]) -> int:
-    """In a box: run a command, and meanwhile give this machine another address."""
+    """In a box: run a command, and change this machine's address meanwhile."""
     from pyroute2 import IPRoute
 
     with subprocess.Popen(command) as process, IPRoute() as ip:
@@ -377,7 +377,7 @@ def test_a_round_in_which_the_clock_is_set_is_measured_again(
     assert noticed.reason == f"the time of day was set by {by_s:+.1f} s"
     assert [row["by_s"] for row in truth if row["event"] == "clock-step"] == [by_s]
     assert [flag["kind"] for flag in result["flags"]] == ["clock step"]
-    # No comparison waits for a clock that was set back, and nothing is measured by that clock.
+    # The comparison does not wait after the clock is set back, because it uses another clock for its times.
     packets = [row["time_ns"] for row in truth if row["event"] == "packet"]
     assert max(packets) - min(packets) < 120e9
 

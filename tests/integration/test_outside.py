@@ -1,4 +1,4 @@
-"""Nothing leaves without consent, and nothing after a stop: for each client, captured in a box.
+"""Each client sends no packet without consent, and none after a stop; packets are captured in a box.
 
 The network of the box counts as outside. This file is also the program that runs in the box: `test_outside.py CLIENT`
 prints, as JSON, how many packets each step sent.
@@ -44,15 +44,15 @@ NAME = "a.box.example"
 HOST = "one.resolvers.test"
 _ETH_P_ALL = 3
 SETTLED_S = 12.0
-"""After that a packet that was under way, or that a program in its end still sends, would have been captured."""
+"""Waiting time, s, after which packets in flight and packets of ending programs have been captured."""
 
 # Inside a box
 
 
 class Packets:
-    """Packets that the client sends, captured on its only device as tcpdump captures them (packet(7)).
+    """Packets that the client sends, captured on its only device with a packet socket (packet(7)).
 
-    tcpdump itself gives up its privileges first, which a user namespace does not permit.
+    tcpdump is not used, because it drops its privileges, which a user namespace does not permit.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Packets:
                 frame, (_device, _protocol, kind, *_rest) = self._socket.recvfrom(65535)
                 if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\x08\x00":
                     self.addresses.add(socket.inet_ntoa(frame[30:34]))
-                # The kernel's own multicast packets, such as router solicitations, are no client's.
+                # Multicast packets, such as router solicitations, come from the kernel and are not counted.
                 count += kind == socket.PACKET_OUTGOING and not frame[0] & 1
         return count
 
@@ -80,7 +80,7 @@ class Packets:
 
 
 def refused(action: Callable[[], object]) -> bool:
-    """Whether an action is refused for want of consent."""
+    """Whether an action is refused because consent is missing."""
     from crosslayer.testbed.errors import OutsideError
 
     try:
@@ -106,9 +106,9 @@ def status(*arguments: str, typed: str = "") -> int:
 def stopped(
     packets: Packets, program: subprocess.Popen[bytes], number: signal.Signals, ending_s: float = 0.0
 ) -> list[int]:
-    """Packets until a program is sent a signal, at least five, and after its end.
+    """Numbers of packets before a program gets a signal (at least five) and after its end.
 
-    For `ending_s` after it, the kernel may answer the ends of TCP connections.
+    Packets in the first `ending_s` after its end are not counted: the kernel may acknowledge ends of TCP connections.
     """
     before = 0
     while before < 5:
@@ -121,7 +121,7 @@ def stopped(
 
 
 def python(packets: Packets, folder: Path) -> dict[str, Any]:
-    """The DNS clients, the probes, and `compare` as a command."""
+    """Steps of the DNS clients, the probes, and the command `compare`."""
     from crosslayer.discover.negotiate import negotiate
     from crosslayer.discover.pace import Pace
     from crosslayer.dns import Asker, Protocol, Question, Resolver, exchange, tcp_rtt
@@ -163,7 +163,7 @@ def python(packets: Packets, folder: Path) -> dict[str, Any]:
 
 
 def stub(packets: Packets, folder: Path) -> dict[str, Any]:
-    """`crosslayer stub`, and a stub of a study."""
+    """Steps of `crosslayer stub` and of a stub that a study starts."""
     from crosslayer.dns import Protocol, Question, Resolver, exchange
     from crosslayer.stub import Stub, StubSettings
 
@@ -196,7 +196,7 @@ def stub(packets: Packets, folder: Path) -> dict[str, Any]:
 
 
 def discover(packets: Packets, folder: Path) -> dict[str, Any]:
-    """`crosslayer discover`."""
+    """Steps of `crosslayer discover`."""
     stop = folder / "config/crosslayer/stop_list.toml"
     stop.parent.mkdir(parents=True)
     stop.write_text(f'[[stop]]\nreason = "asked"\nnetworks = ["{TWO}"]\n', encoding="utf-8")
@@ -210,7 +210,7 @@ def discover(packets: Packets, folder: Path) -> dict[str, Any]:
 
 
 def sites(packets: Packets, folder: Path) -> dict[str, Any]:
-    """`crosslayer measure --sites`."""
+    """Steps of `crosslayer measure --sites`."""
     pages = folder / "pages.txt"
     pages.write_text("https://www.shop.example/\n", encoding="utf-8")
     base = ["measure", "--study", "web", "--sites", str(pages), "--resolver", f"udp://{ONE}", "--rounds", "1"]
@@ -231,7 +231,7 @@ def sites(packets: Packets, folder: Path) -> dict[str, Any]:
 
 
 def browser(kind: str, packets: Packets, folder: Path) -> dict[str, Any]:
-    """A browser that the project starts."""
+    """Steps of a browser that the project starts."""
     from crosslayer.browser import SecureDns, find_browser, launch
     from crosslayer.testbed import outside
     from crosslayer.testbed.certificates import make_certificates
@@ -253,7 +253,7 @@ def browser(kind: str, packets: Packets, folder: Path) -> dict[str, Any]:
         with launch(programs, addresses=addresses, **common) as started, contextlib.suppress(Exception):
             started.load(host, prime_host=host, close_connections=lambda: None)
 
-    if kind == "firefox":  # it looks up names in its start, as a control shows in the box that counts as private
+    if kind == "firefox":  # Firefox looks up names at its start; this control runs in a box that counts as private
         del os.environ[outside.BOX_IS_OUTSIDE]
     else:
         load()
@@ -274,11 +274,11 @@ CLIENTS: dict[str, Callable[[Packets, Path], dict[str, Any]]] = {
     "firefox": lambda packets, folder: browser("firefox", packets, folder),
 }
 
-# Outside
+# Outside a box
 
 
 def sent(run: Run, client: str, folder: Path, clock: str = "virtual") -> dict[str, Any]:
-    """What a client sent, step by step."""
+    """Results of a client's steps in a box."""
     box = folder / "box.toml"
     box.write_text(BOX, encoding="utf-8")
     options = ["--clock", clock, "--writable", str(folder)]

@@ -1,4 +1,4 @@
-"""Packets of real loads: decrypted by a program that is not ours, drawn, and measured as if nobody looked."""
+"""Captured packets of real loads: tshark decrypts them, they are drawn, and capturing does not change the times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOAD_MOST_BYTES = 1_000_000
 
 
 def packets_in_tshark(capture: Path, matching: str) -> int:
-    """How many packets of a capture tshark finds; the file has all that it is told."""
+    """Number of packets in a capture that match a display filter of tshark; its only input is the file."""
     tshark = shutil.which("tshark")
     if tshark is None:
         pytest.skip("no tshark here: apt-get install tshark")
@@ -29,7 +29,7 @@ def packets_in_tshark(capture: Path, matching: str) -> int:
 
 @pytest.mark.alone
 def test_a_command_on_a_link_is_captured(crosslayer: Run, tmp_path: Path) -> None:
-    """The visit of a page on the connection that resolved its name, its query as early data."""
+    """A page is loaded on the connection that resolved its name; the query is early data."""
     capture = tmp_path / "visit.pcapng"
     done = crosslayer("link", "local", "--capture", str(capture), "--", sys.executable, str(CLIENT), "wikipedia.org")
     assert done.returncode == 0, done.stderr
@@ -54,7 +54,7 @@ def test_a_command_on_a_link_is_captured(crosslayer: Run, tmp_path: Path) -> Non
 
 
 def test_capturing_changes_nothing_in_virtual_time(virtual_clock: list[str], tmp_path: Path) -> None:
-    """One round of every way to a page, with captures and without; and what is kept of each."""
+    """One round of all conditions with captures and one without have the same times; the files are complete."""
     arguments = ["measure", "--study", "one-connection", "--size", "smoke", "--rounds", "1", *virtual_clock]
     loads = {}
     for name, more in (("with", ["--capture", "pcap,qlog"]), ("without", [])):
@@ -76,7 +76,7 @@ def test_capturing_changes_nothing_in_virtual_time(virtual_clock: list[str], tmp
         assert (about.missing, about.clock) == (0, "virtual")
         assert capture.stat().st_size < LOAD_MOST_BYTES
         row = about.rows["resolved_loads"][0]
-        # The first packet of the visit is where its time begins: what fetched the ticket is not in the file.
+        # The visit's time begins with the first packet of the file; packets of the priming are not in it.
         first = next(frame for frame in recorded.frames if frame.data[12:14] == b"\x08\x00")
         assert abs(first.at_ns / 1e9 - row["started_s"]) < 1e-3, capture.name
     shared = next(capture for capture in captures if "one-connection" in capture.name)

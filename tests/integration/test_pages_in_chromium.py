@@ -1,4 +1,4 @@
-"""Every built page in real Chromium over plain HTTP: all of it loads, nothing else is asked for, React renders."""
+"""Every built page in real Chromium over plain HTTP: it loads completely, without other requests, and React renders."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FLAGS = (
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one built page on the loopback interface, and remembers what was asked for."""
+    """Serves one built page on the loopback interface, and records the requests."""
 
     daemon_threads = True
 
@@ -90,7 +90,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
         pytest.skip(str(error))
     options = Options()
     options.binary_location = programs.browser
-    # Commands come back at once, so that a test can look at a page while it loads.
+    # Commands return at once, so that a test can inspect a page while it loads.
     options.page_load_strategy = "none"
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
@@ -124,7 +124,7 @@ def load(driver: webdriver.Chrome, url: str) -> None:
 @pytest.mark.parametrize("serve", NAMES, indirect=True)
 def test_page_loads_whole_and_asks_for_nothing_else(driver: webdriver.Chrome, serve: PageServer) -> None:
     load(driver, serve.url)
-    # Each once, the document first: no favicon, nothing twice, nothing that is not in the manifest.
+    # Each resource of the manifest is requested once, the document first; there is no favicon.
     assert serve.requested[0] == "/"
     assert sorted(serve.requested) == sorted(serve.resources)
 
@@ -172,7 +172,7 @@ def test_react_builds_loading_screen_dialog_and_form(driver: webdriver.Chrome, s
     serve.pictures_may_go.clear()
     driver.get(serve.url)
     wait_for(driver, f"location.href === '{serve.url}' && document.querySelector('.loading') !== null")
-    # While the pictures are under way: loading screen and dialog are up, and the load event waits.
+    # While pictures load, loading screen and dialog are visible, and the load event waits.
     assert driver.find_element(By.CSS_SELECTOR, "[role=progressbar]").is_displayed()
     assert driver.find_element(By.CSS_SELECTOR, "[role=dialog]").is_displayed()
     assert driver.execute_script("return document.readyState") != "complete"
@@ -187,7 +187,7 @@ def test_react_builds_loading_screen_dialog_and_form(driver: webdriver.Chrome, s
     assert len(by_react) == 5
     assert driver.execute_script("return React.version") == "18.3.1"
 
-    # Part of the made code ran, the rest was only parsed.
+    # A part of the generated code ran; the rest was only parsed.
     counts = driver.execute_script("return framelight.counts()")
     assert counts["defined"] > 1000
     assert 0.1 < counts["ran"] / counts["defined"] < 0.9
@@ -195,7 +195,7 @@ def test_react_builds_loading_screen_dialog_and_form(driver: webdriver.Chrome, s
     assert check is not None
     assert int(check) > 0
 
-    # And it works: the dialog goes, the form answers.
+    # The page works: the dialog closes and the form responds.
     driver.find_element(By.CSS_SELECTOR, "[role=dialog] .primary").click()
     wait_for(driver, "document.querySelector('[role=dialog]') === null")
     button = driver.find_element(By.CSS_SELECTOR, "form button")

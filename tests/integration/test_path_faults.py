@@ -1,6 +1,6 @@
-"""Each fault of a path blocks its packets and no others, and the check fails for a path that does not.
+"""Each fault of a path blocks its packets and no others, and the check fails for a path that does not block.
 
-Measured by this file run as a program in a guest in virtual time; the tests read what it printed.
+This file is also the program that measures in a guest in virtual time; the tests read its output.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ FAULTS = (
     "reject ipv6",
 )
 OVER_IPV6 = ("drop udp/443", "reject udp/443", "drop syn/443", "reject syn/443", "drop quic-initial:1230", "reject ech")
-"""Faults that are verified at an IPv6 address too."""
+"""Faults that are also verified at an IPv6 address."""
 RTT_MS = 91.85
-"""Of the link 4g."""
+"""RTT of the link 4g."""
 SCOPED = network.SERVER_ADDRESS
 
 
 class Broken(Middlebox):
-    """A middlebox that forwards everything, whatever it is to block."""
+    """A middlebox that ignores its faults and forwards everything."""
 
     def block(self, faults: Any, addresses: Any = ()) -> None:
         super().block([])
@@ -61,7 +61,7 @@ def measure() -> dict[str, Any]:
     with Testbed("netem") as testbed:
         testbed.set_link(link)
         network.enable_ipv6()
-        network.enable_ipv6()  # which changes nothing
+        network.enable_ipv6()  # a second call changes nothing
         middlebox = Middlebox()
         measured: dict[str, Any] = {
             text: asdict(verify(middlebox, [parse_fault(text)], link.rtt_ms)) for text in FAULTS
@@ -87,7 +87,7 @@ def measure() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def seen(virtual_clock: list[str]) -> dict[str, Any]:
-    """What was measured in a guest."""
+    """Results of the program in a guest."""
     command = [sys.executable, "-m", __name__, "virtual"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ CONNECTED = "%{remote_ip} %{time_connect}"
     ],
 )
 def test_curl_on_a_path_without_ipv6(virtual_clock: list[str], fault: str, address: str, connected_ms: float) -> None:
-    """A lookup, and a connect that comes 200 ms later where nobody answers over IPv6."""
+    """A lookup and a connect; the connect is 200 ms later if IPv6 is dropped without an answer."""
     curl = ["curl", "-sS", "-o", "/dev/null", "-w", CONNECTED, "--cacert", "$CROSSLAYER_CA", "https://www.example.org/"]
     command = [*CROSSLAYER, "link", "--clock", "virtual", "4g", fault, "--", *curl]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)

@@ -1,6 +1,6 @@
-"""Recipes of CONTRIBUTING.md that measure: each is performed on a copy of the tree, in virtual time.
+"""Recipes of CONTRIBUTING.md that need a measurement, each followed on a copy of the tree, in virtual time.
 
-The steps of a recipe name files, and a test changes these files and no others.
+The steps of a recipe name files; a test changes exactly these files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "CONTRIBUTING.md").is_file(), reason
 
 
 def add_toy(tree: Tree) -> None:
-    """Perform the recipe of a study with the study `toy`."""
+    """Follow the recipe "A study" with the study `toy`."""
     shutil.copytree(TOY, tree.folder / "lib" / "crosslayer" / "studies" / "toy")
     tree.edit("lib/crosslayer/studies/__init__.py", '    "web",\n', '    "web",\n    "toy",\n')
     shutil.copy(tree.folder / "notebooks/question_key_share.ipynb", tree.folder / "notebooks/question_toy.ipynb")
@@ -34,7 +34,7 @@ def tree(testbed_machine: None, tmp_path: Path) -> Tree:
 
 @pytest.fixture
 def with_toy(tree: Tree) -> Tree:
-    """A copy of the tree that has the study `toy` already."""
+    """A copy of the tree that contains the study `toy`."""
     add_toy(tree)
     tree.commit()
     return tree
@@ -146,7 +146,7 @@ def test_a_table(with_toy: Tree, virtual_clock: list[str]) -> None:
 
 
 def test_a_transport(with_toy: Tree, virtual_clock: list[str]) -> None:
-    """DNS over TCP at a port of its own."""
+    """The new transport is DNS over TCP on another port."""
     tree = with_toy
     vocabulary, exchange = "lib/crosslayer/vocabulary.py", "lib/crosslayer/dns/exchange.py"
     properties = "port=8853, resumptions=(Resumption.NONE,), encrypted=False, round_trips=2"
@@ -173,7 +173,7 @@ def test_a_transport(with_toy: Tree, virtual_clock: list[str]) -> None:
 
 
 def test_a_browser(browser_machine: None, tree: Tree, virtual_clock: list[str]) -> None:
-    """Chromium once more, under another name."""
+    """The new browser is Chromium under another name."""
     vocabulary, classes = "lib/crosslayer/vocabulary.py", "lib/crosslayer/browser/__init__.py"
     tree.edit(vocabulary, '    FIREFOX = "firefox"\n', '    FIREFOX = "firefox"\n    LEAN = "lean"\n')
     row = (
@@ -200,7 +200,7 @@ def test_a_browser(browser_machine: None, tree: Tree, virtual_clock: list[str]) 
 
 
 def test_a_link_effect(with_toy: Tree, virtual_clock: list[str]) -> None:
-    """netem's corruption: a packet with a wrong bit is dropped by its receiver."""
+    """The new effect is netem's corruption: the receiver drops a packet with a wrong bit."""
     tree = with_toy
     links, effects = "lib/crosslayer/links.py", "lib/crosslayer/testbed/effects.py"
     tree.edit(
@@ -275,7 +275,7 @@ while True:
 def test_a_far_end_server(
     tree: Tree, virtual_clock: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A resolver of 14 lines that answers one name over UDP."""
+    """The new server is a resolver of 14 lines that answers over UDP."""
     emulated = "lib/crosslayer/discover/emulated.py"
     row = '    "minidns": _Resource("CROSSLAYER_MINIDNS", "", "minidns", _PACKAGE.format("minidns")),\n'
     tree.edit("lib/crosslayer/resources.py", "RESOURCES: Final = {\n", f"RESOURCES: Final = {{\n{row}")

@@ -1,4 +1,4 @@
-"""Pages made from the recordings of three of our own pages, over H2 and H3, loaded in Chromium beside them."""
+"""Pages made from recordings of three of our own pages, over H2 and H3, load in Chromium like their recordings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.conftest import CROSSLAYER
 
 HARS = Path(__file__).resolve().parents[1] / "data" / "hars"
 SWAPPED_PERCENT = 25.0
-"""Requests that a browser makes at once have no order of their own."""
+"""Limit for swapped requests: the order of simultaneous requests of a browser varies."""
 
 
 @pytest.mark.parametrize("name", ["encyclopedia", "news-portal", "wikipedia.org"])

@@ -1,4 +1,4 @@
-"""An emulated resolver with measured times: what it predicts is compared with the resolver itself, in a box."""
+"""An emulated resolver with measured times: its predictions are compared with the resolver itself in a box."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_page_in_a_browser_has_lookups_of_the_measured_times(tmp_path: Path) -
     )
     subprocess.run([*CROSSLAYER, "measure", "--plan", str(plan), "--jobs", "1", "--out", str(out)], check=True)
     assert pl.read_parquet(out / "page_loads/**/*.parquet")["error"].drop_nulls().to_list() == []
-    lookups = pl.read_parquet(out / "lookups/**/*.parquet")  # two at once: the second waits for the first's connection
+    lookups = pl.read_parquet(out / "lookups/**/*.parquet")  # of two simultaneous ones, the second waits for the first
     round_trips = {"DoUDP": 1, "DoTCP": 2, "DoQ": 2, "DoH3": 2, "DoT": 3, "DoH": 3}
     assert set(lookups["dns_protocol"]) == set(round_trips)
     for protocol, total_ms in lookups.select("dns_protocol", "total_ms").iter_rows():

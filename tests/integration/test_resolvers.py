@@ -1,6 +1,6 @@
-"""`crosslayer compare` in the Internet in a box, compared with its truth; and what leaves without consent.
+"""`crosslayer compare` in a box (emulated Internet), checked with the box's record: times, limits, and resumption.
 
-This file is also the program that runs in namespaces: `test_resolvers.py SCENARIO FOLDER`.
+This file is also the program that runs in a box: `test_resolvers.py SCENARIO FOLDER`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ rtt_ms = 40
 rate_limit = { queries_per_s = 2, answer = "refused" }
 """
 
-# Inside a namespace
+# Inside a box
 
 
 def compare(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -91,11 +91,11 @@ def killed(folder: Path) -> None:
 
 
 def counted(log: Path) -> int:
-    """Visits that a progress bar has shown."""
+    """Number of visits in the last progress bar of a log."""
     return max((int(count) for count in re.findall(r"(\d+)/\d+ ", log.read_text(encoding="utf-8"))), default=0)
 
 
-# Outside
+# Outside a box
 
 
 def environment() -> dict[str, str]:
@@ -108,9 +108,9 @@ def environment() -> dict[str, str]:
 def in_box(
     run: Run, box: Path, folder: Path, *arguments: str, program: Sequence[str] = (), **variables: str
 ) -> tuple[dict[tuple[str, str], Row], Row, list[Row]]:
-    """Compare in a box in virtual time: lines by resolver and transport, the whole result, and the truth.
+    """Compare in a box in virtual time; returns lines by resolver and transport, the result, and the box's record.
 
-    `program` runs in place of `crosslayer compare`, with its arguments.
+    If `program` is given, it runs in place of `crosslayer compare`, with the same arguments.
     """
     truth, result = folder / "truth.jsonl", folder / "result.json"
     command = [*(program or [*CROSSLAYER, "compare"]), "--name", "a.box.example", "--json", str(result)]
@@ -139,21 +139,21 @@ def test_the_true_order_and_times_are_measured(crosslayer: Run, virtual_clock: l
         groups = [lines[name, transport]["group"] for name in RTT_MS]
         assert groups == sorted(set(groups)), transport
     assert whole["advice"].startswith("Take encrypted near 198.18.1.53 DoQ; unencrypted near 198.18.1.53 DoUDP:")
-    # The budget is kept: each query is counted, and no operator gets two within a second.
+    # The budget is kept: every query is counted, and each operator gets at most one query per second.
     times = defaultdict(list)
     for row in truth:
         if row["event"] == "answer" and row["resolver"] != "authority":
             times[row["resolver"]].append(row["time_ns"] / 1e9)
-    # First, next, idle and resumed query, early data; and at most one a round that fills the cache.
+    # First, next, idle and resumed query, early data, and at most one query per round that fills the cache.
     for name, when in times.items():
         addresses = 2 if name == "city" else 1
         assert 1 <= len(when) - addresses * 6 * (2 + 4 + 5) <= addresses * 6, name
-    # The operators are interleaved: the one with two addresses determines the time, and not the sum of all.
+    # The operators are interleaved: the one with two addresses determines the total time, not the sum of all.
     starts = [when for all_times in times.values() for when in all_times]
     longest_s = 2 * 6 * (2 + 4 + 5 + 1) + 2 * 6 * 3 * 20
     assert max(starts) - min(starts) < 1.5 * longest_s
     for name, when in times.items():
-        # The first packet leaves on time; a query follows 0 to 2 round-trips later.
+        # The first packet is sent on time; the query arrives 0 to 2 round-trips later.
         slack = 2 * RTT_MS[name] / 1000 + 0.01
         assert min(b - a for a, b in zip(sorted(when), sorted(when)[1:], strict=False)) > 1 - slack
 
@@ -164,7 +164,7 @@ def test_by_default_five_resolvers_take_two_minutes_and_300_queries(
     report = tmp_path / "report.html"
     lines, whole, truth = in_box(crosslayer, FIVE, tmp_path, "--out", str(report))
     asked = [row["time_ns"] / 1e9 for row in truth if row["event"] == "answer" and row["resolver"] != "authority"]
-    # A query fills the cache of each; nobody answers the one to an address that nobody has.
+    # One query fills each cache. One further query to an address without a host has no answer.
     assert len(asked) == 5 * (1 + 6 * 9)
     assert len(asked) + 1 <= 300
     assert max(asked) - min(asked) < 120
@@ -241,7 +241,7 @@ dead = true
 
 
 def manners(folder: Path, *arguments: str) -> None:
-    """As outside: compare with a small limit a day until it is complete, on as many days as that takes."""
+    """In a box that counts as outside: compare with a small daily limit until the comparison is complete."""
     config = folder / "config/crosslayer"
     config.mkdir(parents=True)
     stops = config / "stop_list.toml"
@@ -251,7 +251,7 @@ def manners(folder: Path, *arguments: str) -> None:
     while not runs or runs[-1]["status"] == 75:
         done = compare(*base, *(["--resume"] if runs else []))
         runs.append({"at_s": time.time(), "status": done.returncode, "out": done.stdout, "error": done.stderr[-800:]})
-        # From the second run on, another one is on the stop list.
+        # From the second run on, another resolver is on the stop list.
         stops.write_text(
             stops.read_text() + '[[stop]]\nreason = "asked us"\noperators = ["listed"]\n', encoding="utf-8"
         )
@@ -282,13 +282,13 @@ def test_manners_outside(crosslayer: Run, virtual_clock: list[str], tmp_path: Pa
         days = [int(at // 86_400) for at in when]
         assert max(map(days.count, days)) <= 16, name
         assert min(b - a for a, b in pairwise(when)) > 0.9, name
-    # The stop list: one was never asked, the other one not since it is listed; the file could be continued.
+    # Stop list: one resolver got no query, the other none after it was listed. The dataset could be continued.
     assert "stopped" not in asked
     assert lines["stopped", "DoUDP"]["not_asked"] == "stop list: asked by mail"
     assert "not asked: listed 198.18.3.53: stop list: asked us" in runs[1]["out"]
     assert asked["listed"]
     assert max(asked["listed"]) < runs[0]["at_s"]
-    # Whoever asks to stop is left alone.
+    # Resolvers that ask to stop get no further queries.
     for name, queries, reason in (
         ("forbids", None, "http status 403"),
         ("prohibits", 6, "extended error Prohibited"),
@@ -301,7 +301,7 @@ def test_manners_outside(crosslayer: Run, virtual_clock: list[str], tmp_path: Pa
         assert reason in lines[name, "DoUDP"]["not_asked"]
         assert len(stops) <= 3
         assert queries is None or len(asked[name]) == queries
-    # Pauses hold across runs: the state has them.
+    # Pauses persist across runs, in the state file.
     state = json.loads((tmp_path / "state/crosslayer/operators.json").read_text(encoding="utf-8"))["operators"]
     assert state["silent"]["pause_s"] == 5 * 2 ** (3 - 1)
     assert sum(lines["silent", transport]["failed"] for transport in ("DoH", "DoUDP")) == 3
@@ -348,7 +348,7 @@ def test_an_operator_at_its_limit_is_left_out_and_the_others_go_on(
 
 
 def test_rounds_at_intervals_keep_to_the_times(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    """84 rounds, one every half hour. They are stopped by SIGKILL after 15 hours and continued after 21."""
+    """84 rounds, one every half hour, are killed with SIGKILL after 15 hours and continued after 21."""
     box = tmp_path / "box.toml"
     box.write_text('[zone]\nname = "box.example"\n[[resolver]]\nname = "one"\nrtt_ms = 20\n', encoding="utf-8")
     command = [sys.executable, str(Path(__file__)), "intervals", str(tmp_path)]
@@ -361,7 +361,7 @@ def test_rounds_at_intervals_keep_to_the_times(crosslayer: Run, virtual_clock: l
     missed = Dataset.open(tmp_path / "intervals").table("resolver_events").filter(kind="missed-round").collect()
     begun = dict(rows.group_by("round").agg(pl.col("started_s").min()).iter_rows())
     late_s = {round_: at_s - (begun[1] - 1800) - 1800 * round_ for round_, at_s in begun.items()}
-    # The network is checked before the first visit. The continued campaign begins with the round that is due.
+    # The network is checked before the first visit. The continued campaign begins with the current round.
     continued = max(late_s, key=late_s.__getitem__)
     assert 0 < late_s[0] < 5
     assert 0 < late_s[continued] < 1800
@@ -376,7 +376,7 @@ def test_rounds_at_intervals_keep_to_the_times(crosslayer: Run, virtual_clock: l
 
 
 def intervals(folder: Path) -> None:
-    """Measure every half hour for 42 hours, killed in between and continued six hours later."""
+    """Measure every half hour for 42 hours; the command is killed after 15 hours and continued six hours later."""
     arguments = ["--name", "a.box.example", "--transport", "doudp", "--rate", "50", "--every", "30m", "--for", "42h"]
     arguments += ["--dataset", str(folder / "intervals")]
     with subprocess.Popen(
@@ -400,7 +400,7 @@ def test_a_vantage_point_dies_and_comes_back(crosslayer: Run, virtual_clock: lis
     rows = Dataset.open(tmp_path / "dataset").table("resolver_queries").collect()
     assert rows["error"].is_null().all()
     rounds = {vantage: sorted(some["round"].unique()) for (vantage,), some in rows.group_by("link")}
-    # It is dead from hour 0.5 to 2.5: the round of hour 1 is missed, and that of hour 2 is late.
+    # oslo is dead from hour 0.5 to 2.5: the round of hour 1 is missed, and that of hour 2 is late.
     assert rounds == {"here": [0, 1, 2, 3], "lima": [0, 1, 2, 3], "oslo": [0, 2, 3]}
     assert (rows["host"].cast(pl.String) == rows["link"]).all()
     missed = Dataset.open(tmp_path / "dataset").table("resolver_events").filter(kind="missed-round").collect()

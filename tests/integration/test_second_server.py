@@ -1,6 +1,6 @@
-"""The server on aioquic in virtual time: protocols, early data, tokens, and what it does with bad input.
+"""The server based on aioquic in virtual time: protocols, early data, tokens, and handling of bad input.
 
-Examined once, by this file run as a program in a guest; the tests read what it printed.
+This file is also the program that examines the server once in a guest; the tests read its output.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def status_of(client: PageClient, path: str, host: str = HOST) -> str:
 
 
 def refusal_of(server: AioquicServer, command: str, **parameters: str) -> str:
-    """What the control socket says to a command that it does not carry out."""
+    """Error of the control socket for a command that the server refuses; empty if it accepts the command."""
     try:
         server.command(command, **parameters)
     except ServerError as refused:
@@ -67,7 +67,10 @@ def refusal_of(server: AioquicServer, command: str, **parameters: str) -> str:
 
 
 def tickets_of_others(server: AioquicServer) -> dict[str, Any]:
-    """Whether a ticket of DoH3 is accepted at the page's address, one of DoQ there, and one of keys that are gone."""
+    """Whether the page's address accepts a ticket of DoH3, one of DoQ, and one of DoH3 after a rotation of ticket keys.
+
+    Values are resumption and early data, by protocol.
+    """
     page = dns.Resolver(server.addresses[HOST], "localhost", server.ca_file)
     resolver = dns.Resolver(server.address, "localhost", server.ca_file)
     accepted = {}
@@ -91,7 +94,7 @@ def tickets_of_others(server: AioquicServer) -> dict[str, Any]:
 
 
 def measure() -> dict[str, Any]:
-    """Everything that the tests need."""
+    """All observations of the tests."""
     seen: dict[str, Any] = {}
     specs = [SPECS[name] for name in ("wikipedia.org", "example.org", "warmup")]
     with (
@@ -160,7 +163,7 @@ def test_it_passes_every_check_of_its_protocols(examined: dict[str, Any]) -> Non
 def test_dns_and_web_share_their_tickets(examined: dict[str, Any]) -> None:
     assert examined["tickets"] == {
         "DoH3": [True, True],  # at another address
-        "DoQ": [False, False],  # early data is of one application protocol
+        "DoQ": [False, False],  # early data is limited to one application protocol
         "DoH3 rotated": [False, False],
     }
 

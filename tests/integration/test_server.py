@@ -1,4 +1,4 @@
-"""The real server in a network namespace of its own: every transport, early data, commands, events, faults."""
+"""The real server in a private network namespace: every transport, early data, commands, events, faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOCUMENT = gzip.compress(b"<!doctype html><title>Test</title>" + b"<p>text" * 50
 
 
 class Namespace:
-    """User and network namespaces with the server's addresses on loopback, kept by a process that sleeps."""
+    """User and network namespaces with the server's addresses on loopback; a sleeping process keeps them alive."""
 
     def __init__(self) -> None:
         script = "ip link set lo up"
@@ -107,7 +107,7 @@ def server(namespace: Namespace, pages_dir: Path, tmp_path: Path) -> Iterator[Se
 
 
 def ask(namespace: Namespace, server: Server, kind: str, address: str = "10.53.1.1") -> list[dict[str, Any]]:
-    """A full handshake, a request as early data and a resumed connection, by aioquic."""
+    """Results of aioquic: a full handshake, a request as early data, and a resumed connection."""
     client = str(Path(__file__).with_name("early_client.py"))
     output = namespace.run(sys.executable, client, str(server.ca_file), address, "www.example.org", kind)
     return [json.loads(line) for line in output.splitlines()]
@@ -125,14 +125,14 @@ def test_early_data_is_answered_early(namespace: Namespace, server: Server, kind
     assert [(each["bytes"], each["status"]) for each in (full, early, resumed)] == [(size, status)] * 3
 
     events = server.events()
-    # By the server's word: the request of the second connection arrived before the handshake was over.
+    # By the server log, the request of the second connection arrived before the handshake was complete.
     heard = [e for e in events if isinstance(e, RequestEvent if kind == "h3" else QueryEvent)]
     assert [(e.listener, e.handshake_complete, e.resumed) for e in heard] == [
         (listener if kind == "h3" else kind, True, False),
         (listener if kind == "h3" else kind, False, True),
         (listener if kind == "h3" else kind, True, True),
     ]
-    # The client brings the token of the connection before.
+    # The client sends the token of the previous connection.
     assert [e.address_validated for e in heard] == [False, True, True]
     tokens = [e.remote for e in events if isinstance(e, TokenEvent)]
     assert tokens == ([] if kind == "doq" else [e.remote for e in heard])
@@ -157,7 +157,7 @@ def test_early_data_can_be_turned_off(namespace: Namespace, pages_dir: Path, tmp
 
 
 def test_a_host_name_resolves_and_another_does_not(namespace: Namespace, server: Server) -> None:
-    # Each is asked at another address; a connected socket hears only that one.
+    # Each name is queried at another address; dnspython accepts answers only from that address.
     script = """
 import dns.message, dns.query, dns.rcode
 for name, address in ("www.example.org", "10.53.1.1"), ("alias-1.example.org", "10.53.1.2"), ("a.test", "10.53.0.2"):

@@ -1,4 +1,4 @@
-"""`crosslayer servers` with the real servers: each that is installed is found with what it speaks and how it does."""
+"""`crosslayer servers` with the real servers: transports and behaviour of each installed server."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ TRUTH = {
     "dnsdist": DO53 | OVER_TCP,
     "bind9": DO53 | OVER_TCP,
 }
-"""What every version of a server speaks; some speak more."""
+"""Transports that all versions of a server support; some versions support more."""
 RTTS = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 2, "DoQ": 2}
-"""Round-trips of a full exchange."""
+"""Round-trips of an exchange with a full handshake."""
 
 
 @dataclass(frozen=True)
 class ServerResults:
-    """What one run of the command wrote."""
+    """Output of one run of the command."""
 
     folder: Path
     stdout: str
@@ -57,7 +57,7 @@ class ServerResults:
 
 @pytest.fixture(scope="module")
 def servers(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> ServerResults:
-    """All servers on one link: by the virtual clock where it can be had, for its times and since it need not wait."""
+    """All servers on one link. Virtual time is used if possible, because its times are exact and it skips waits."""
     try:
         find_kernel()
         clock = "virtual"
@@ -72,7 +72,7 @@ def servers(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def here(server: str) -> None:
-    """Skip, with the way to it, where a server is not installed."""
+    """Skip, with the next step, if a server is not installed."""
     try:
         resources.locate(THINGS[server])
     except resources.ResourceError as error:
@@ -112,12 +112,12 @@ def test_ours_does_what_it_is_there_for(servers: ServerResults) -> None:
     asked = {check.name for check in CHECKS if check.asked_by.startswith("RFC 9250")}
     assert len(asked) == 12
     if not servers.virtual:
-        asked.remove("early-update")  # by the time of its answer
+        asked.remove("early-update")  # decided by the time of the answer
     assert {check for check in asked if servers.result("coalesce", check, "DoQ") != "succeeded"} == set()
 
 
 def test_replayed_early_data_is_answered_by_a_server_without_defence(servers: ServerResults) -> None:
-    # Go's TLS has none: CoreDNS's own DoH3 answers before the handshake, its DoQ waits for the end of it.
+    # Go's TLS has no defence. CoreDNS's own DoH3 answers before the handshake ends; its DoQ waits for the end.
     assert servers.result("coredns", "replay", "DoH3") == "failed"
     assert servers.result("coredns", "replay", "DoQ") == "succeeded"
 

@@ -1,7 +1,7 @@
-"""The stub on an emulated link before the real server: transports, resumptions, resets, restarts, loss, large answers.
+"""The stub with the real server on an emulated link: transports, resumption, resets, restarts, loss, large answers.
 
-The measurements are made once, by this file run as a program in a guest by the virtual clock, in which waiting takes no
-time; the tests read what it printed.
+This file is also the program that measures once in a guest in virtual time, which skips waits; the tests read its
+output.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ Row = dict[str, Any]
 
 
 def ask(name: str = NAME, kind: str = "A", *, tcp: bool = False, payload: int | None = None) -> Row:
-    """One query by dnspython to the stub: how it was answered."""
+    """Query the stub with dnspython; returns properties of the answer."""
     options: dict[str, Any] = {} if payload is None else {"use_edns": 0, "payload": payload}
     query = dns.message.make_query(name, kind, **options)
     if tcp:
         answer = dns.query.tcp(query, "127.0.0.1", timeout=60)
-    else:  # the server may still speak to a connection that had the port before
+    else:  # the server may still send packets for an earlier connection with the same port
         answer = dns.query.udp(query, "127.0.0.1", timeout=60, ignore_unexpected=True)
     records = [rdata.to_text() for rrset in answer.answer for rdata in rrset]
     return {
@@ -76,7 +76,7 @@ def ask(name: str = NAME, kind: str = "A", *, tcp: bool = False, payload: int | 
 
 
 def measured(stub: Stub, **query: Any) -> Row:
-    """One query with its one row of metrics."""
+    """Query once; returns the row of metrics with the answer."""
     stub.metrics()
     answer = ask(**query)
     (row,) = stub.metrics()
@@ -84,7 +84,7 @@ def measured(stub: Stub, **query: Any) -> Row:
 
 
 class Upstream:
-    """The server's program, started from what the testbed's server left: the same certificate and zone every time."""
+    """The server's program, started with the files of the testbed's server, so certificate and zone stay the same."""
 
     def __init__(self, server: testbed_server.Server) -> None:
         self._server = server
@@ -111,14 +111,14 @@ class Upstream:
         raise TimeoutError("the server did not start again")
 
     def kill(self) -> None:
-        """As a crash: nobody is told."""
+        """Kill the server like a crash, without closing its connections."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
 
 def large_record() -> str:
-    """4,000 bytes of text, as a line of a zone."""
+    """A TXT record with 4,000 bytes of text, as a line of a zone."""
     return f"{LARGE}. IN TXT " + " ".join(f'"{"x" * 200}"' for _ in range(20)) + "\n"
 
 
@@ -203,7 +203,7 @@ def measure() -> dict[str, Any]:
 
 
 def other_clients() -> dict[str, str]:
-    """What programs that are not ours say: each with its own view of DNS."""
+    """Outputs of other programs that query the stub."""
     outputs = {}
     for client, command in {
         "kdig": ["kdig", "@127.0.0.1", NAME, "A"],
@@ -308,7 +308,7 @@ def test_concurrent_queries_share_one_connection(results: dict[str, Any], protoc
     assert actual["stats"]["connections"] == int(connected)
     assert sum(row["new_connection"] for row in actual["rows"]) == int(connected)
     assert {row["connection"] for row in actual["rows"]} == {int(connected)}
-    # The link's delay keeps the handshake open while the others come.
+    # Because of the link's delay, further queries arrive during the handshake.
     assert (sum(row["handshake_ms"] > 0 for row in actual["rows"]) > 1) is connected
 
 
@@ -345,7 +345,7 @@ def test_a_server_that_crashes_and_comes_back(results: dict[str, Any], protocol:
     actual = results[f"{protocol} restarts"]
     assert_good(actual["restarted"])
     assert actual["restarted"]["new_connection"] is (protocol in CONNECTED)
-    # Over TCP the kernel says that the server has gone; over QUIC the query itself finds out.
+    # Over TCP the kernel reports that the server is gone; over QUIC only the next query shows it.
     assert actual["restarted"]["retries"] == int(protocol in QUIC)
     assert actual["down"]["answer"]["rcode"] == actual["down"]["rcode"] == "SERVFAIL"
     refused = "timeout" if protocol in QUIC else "connection refused"
@@ -362,7 +362,7 @@ def test_lost_packets_are_made_good(results: dict[str, Any], protocol: Protocol)
     for row in rows:
         assert_good(row)
     if protocol is Protocol.DOUDP:
-        # 0.81 of the first datagrams make it both ways.
+        # With 10 % loss in each direction, 81 % of the first datagrams get an answer.
         assert sum(row["retries"] > 0 for row in rows) > 0
 
 

@@ -1,4 +1,4 @@
-"""A round of each study that asks a question of its own: the evidence of every row."""
+"""One round of each study that answers an open question: every row has its evidence."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What dies under a testbed is noticed at once, and another testbed is opened in its place.
+"""A program of a testbed that dies is noticed at once, and a further testbed can be opened.
 
-Measured once, by this file run as a program in private namespaces; the tests read what it printed.
+This file is also the program that measures once in private namespaces; the tests read its output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.alone
 
 
 def died(call: Callable[[], object]) -> dict[str, Any]:
-    """How a call failed, and how long it took to."""
+    """Program and status of a `ProcessDied` that a call raises, and the time until then; empty if it raises none."""
     begin = time.monotonic()
     try:
         call()
@@ -64,7 +64,7 @@ def measure() -> dict[str, Any]:
 
 
 def congestion_control() -> dict[str, str]:
-    """What connections use with each algorithm that kernels have, and what a wrong one gives."""
+    """Algorithm in use for each configured algorithm, and the error for an unknown one."""
     results = {}
     for algorithm in ("reno", "cubic"):
         with Testbed("plain", congestion_control=algorithm), network.far_host(0, algorithm):
@@ -80,7 +80,7 @@ def congestion_control() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def results(testbed_machine: None) -> dict[str, Any]:
-    """Measured with the PATH of an ordinary user of Debian, which has no `tc`."""
+    """Results of the program, run with the PATH of an ordinary Debian user, which lacks `tc`."""
     path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if not folder.endswith("sbin"))
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.test_testbed"], env=os.environ | {"PATH": path},
@@ -122,7 +122,7 @@ def test_a_signal_ends_a_campaign(testbed_machine: None, tmp_path: Path, number:
     )  # fmt: skip
     assert process.stderr is not None
     output = b""
-    while b"round" not in output:  # the progress bar: it is under way
+    while b"round" not in output:  # the progress bar has appeared
         piece = process.stderr.read1()  # type: ignore[attr-defined]
         assert piece, output
         output += piece

@@ -1,6 +1,6 @@
-"""Real loads of the web study: a Chromium that resolves by itself, through the stub, over every transport.
+"""Real loads of the web study in a Chromium that resolves names itself, through the stub, over every transport.
 
-By the virtual clock: what is looked at are evidence and order, which no other load of the machine may spoil.
+In virtual time, because the tests check evidence and order, which other load of the machine could disturb.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.integration.conftest import CROSSLAYER
 PAGE = load_pages(find_spec_dir())["social-network"]
 RTT_MS = 14.767
 CLOCK_STEP_MS = 0.2
-"""Chromium rounds times to 0.1 ms."""
+"""Tolerance for differences of times, which Chromium rounds to 0.1 ms each."""
 
 
 @pytest.fixture(scope="module", params=["told by a switch", "told by HTTPS records"])
@@ -45,7 +45,7 @@ def dataset(
 
 
 def itself(folder: Path, *arguments: str) -> pl.DataFrame:
-    """Loads in a browser that asks by itself: two rounds of a cell."""
+    """Loads in a browser that queries the resolver itself: two rounds of a cell."""
     plan = folder / "plan.toml"
     plan.write_text(
         f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 2\n[options]\nresolver = "browser"\n'
@@ -88,7 +88,7 @@ def test_a_page_with_aliases_loads_as_well(browser_machine: None, virtual_clock:
 def test_a_browser_resolves_over_the_configured_transport(
     browser_machine: None, virtual_clock: list[str], tmp_path: Path
 ) -> None:
-    """By the server's word, or a load is an error; a lookup on the connection that stands takes a round-trip."""
+    """The server log confirms it, or the load is an error. A lookup on the existing connection takes a round-trip."""
     rows = itself(tmp_path, *virtual_clock)
     assert sorted(rows["dns_protocol"]) == ["DoH", "DoH", "DoH3", "DoH3"]
     assert rows["error"].null_count() == rows.height
@@ -112,14 +112,14 @@ def test_the_first_lookup_sets_up_a_resumed_connection(dataset: Dataset) -> None
         assert opened.height == (protocol != Protocol.DOUDP)
         if Protocol(str(protocol)).transport.encrypted:
             assert load["session_resumed"].all()
-        # Whatever the machine's noise, no lookup can beat its round-trips.
+        # Independent of noise, no lookup is faster than its round-trips.
         own = load.filter(pl.col("name") == f"{PAGE.host}.")
         assert own["total_ms"].max() > 0.97 * ROUND_TRIPS[str(protocol)] * RTT_MS  # type: ignore[operator]
         assert load["query_ms"].min() > 0.97 * RTT_MS  # type: ignore[operator]
 
 
 def test_the_browsers_lookup_holds_the_stubs(dataset: Dataset) -> None:
-    """Both clocks are this machine's: the browser asks before the stub is asked, and has its answer after it."""
+    """Browser and stub use the same clock: the browser's lookup begins before the stub's and ends after it."""
     first = (
         lookups(dataset).filter(pl.col("name") == f"{PAGE.host}.").group_by("position").agg(pl.col("started_s").min())
     )

@@ -1,4 +1,4 @@
-"""The pages of the web study in real Chromium through the testbed: lookups, dependencies, nothing else asked for."""
+"""The pages of the web study in real Chromium through the testbed: lookups, dependencies, and no other requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from crosslayer import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = {name: page for name, page in pages.load_pages(ROOT / "sites").items() if not page.aliases}
-"""Pages whose browser resolves by itself."""
+"""Pages whose names the browser resolves itself."""
 CLOCK_STEP_MS = 0.2
-"""Chromium rounds times to 0.1 ms."""
+"""Tolerance for differences of times, which Chromium rounds to 0.1 ms each."""
 
 
 @pytest.fixture(scope="module")
 def loads(browser_machine: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What one load of each page reported, by name."""
+    """Report of one load of each page, by the page's name."""
     result = tmp_path_factory.mktemp("loads") / "result.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.load_pages", str(result)],
@@ -49,7 +49,7 @@ def test_lookups_of_a_load_are_those_of_the_specification(
     assert Counter(name for name, kind in load["queries"] if kind == "A") == dict.fromkeys(page.hosts, 1)
     assert {name for name, _ in load["queries"]} == set(page.hosts)
     assert len(page.hosts) == page.lookups
-    # Each name has a connection of its own: none is shared by address or certificate.
+    # Each name has its own connection; no connection is shared because of the same address or certificate.
     assert Counter(load["connections"]) == dict.fromkeys(page.hosts, 1)
 
 
@@ -77,9 +77,9 @@ def test_the_browser_finds_each_resource_where_the_specification_says(
     urls = {r.key: url(page, r) for r in page.resources}
     for resource in page.resources:
         entry = times[urls[resource.key]]
-        if resource.after not in ("", "/"):  # the document is read while it still comes
+        if resource.after not in ("", "/"):  # the document is parsed while it is received
             assert entry["start_ms"] >= times[urls[resource.after]]["end_ms"] - CLOCK_STEP_MS, resource.key
-        # All of it belongs to the load, so it is in PLT.
+        # Every resource belongs to the load, so it is part of PLT.
         assert entry["end_ms"] <= load["load_ms"] + CLOCK_STEP_MS, resource.key
     assert load["fcp_ms"] > 0
 

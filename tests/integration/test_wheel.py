@@ -1,4 +1,4 @@
-"""The wheel alone, outside a checkout: what it carries, its programs, a smoke campaign, its report."""
+"""The wheel outside a checkout: its files, its programs, a smoke campaign and its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+    """The wheel built from this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     done = subprocess.run([*pip, "--wheel-dir", folder, ROOT], capture_output=True, text=True, check=False)
@@ -29,10 +29,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run `crosslayer` of a new environment with the wheel, in an empty folder, with a home of its own.
+    """Function that runs `crosslayer` from the wheel in a new environment, in an empty folder, with an empty home.
 
-    The packages it requires are those that these tests run with; crosslayer's checkout is not among them, since a path
-    file is not read in a folder that another path file names.
+    The environment uses the packages of this test's environment by a path file. It does not contain crosslayer's
+    checkout, because Python does not read path files in a folder that a path file names.
     """
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
@@ -77,7 +77,7 @@ def test_it_carries_what_measuring_reads_and_no_campaign(wheel: Path) -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     if not tracked:
         pytest.skip("this is no git checkout: what is committed is not known")
-    # `pages/` and the servers read these; the tests and what makes the pages stay in the repository.
+    # `pages/` and the servers read these files. Tests and generators of pages are not in the wheel.
     wanted = {
         name
         for name in tracked
@@ -92,7 +92,7 @@ def test_it_carries_what_measuring_reads_and_no_campaign(wheel: Path) -> None:
 
 
 def test_its_report_is_that_of_the_checkout(installed: Any) -> None:
-    """Figures and verdicts need the published values, and processes that import the package: nothing of a checkout."""
+    """Figures and verdicts need the published values and processes that import the package, but no checkout."""
     done = installed("report", str(ROOT / "data" / "raw" / "serialisation"), "--out", "report")
     assert done.returncode == 0, done.stderr
     page = installed.folder / "report" / "serialisation" / "index.html"

@@ -1,4 +1,4 @@
-"""What a program does to the host while it runs: packets, sockets, devices, files of the user's profiles."""
+"""Watch the effects of a program on the host: packets, sockets, devices, and access to browser profiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Self
 from crosslayer.testbed import network
 
 PROFILES = (".config/chromium/Default", ".config/google-chrome/Default", ".mozilla/firefox", ".pki/nssdb")
-"""Folders below a home that browsers keep."""
+"""Profile folders of browsers in a home folder."""
 _ETH_P_ALL = 3
 _IN_ACCESS, _IN_OPEN = 1, 32
 _EVENT = struct.Struct("iIII")
@@ -24,25 +24,25 @@ _INTERVAL_S = 0.05
 
 
 class Watch:
-    """Watches this machine from its start to `stop`, and what this process has started.
+    """Watches this machine and the processes that this process starts, from construction to `stop`.
 
     Parameters
     ----------
     home
-        A folder that is given profiles to read; it is to be the HOME of what is watched.
+        Folder in which browser profiles are created; use it as HOME of the watched program.
     """
 
     def __init__(self, home: Path) -> None:
         self.bound: set[str] = set()
-        """Lines of /proc/net of the host whose sockets belong to a process below this one."""
+        """Lines of the host's /proc/net whose sockets belong to a descendant of this process."""
         self.devices: set[str] = set()
-        """Network devices of the host that were not there before."""
+        """New network devices of the host."""
         self.touched: list[str] = []
-        """Files of a profile that somebody opened or read."""
+        """Files of a profile that were opened or read."""
         self.escaped: list[bytes] = []
         """Packets of the testbed's network on a device of the host."""
         self.captured = False
-        """Whether packets could be captured at all, which takes root."""
+        """Whether packets were captured, which requires root."""
         self._before = _devices()
         self._socket: socket.socket | None = None
         with contextlib.suppress(PermissionError):
@@ -60,7 +60,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> Self:
-        """Look a last time."""
+        """Check a last time and stop watching."""
         self._ended.set()
         self._thread.join()
         if self._socket is not None:
@@ -94,14 +94,14 @@ def _devices() -> set[str]:
 
 
 def _ours(packet: bytes) -> bool:
-    """Whether a frame is of the testbed: its addresses, or the MAC addresses of its ends."""
+    """Whether a frame belongs to the testbed, by its IP addresses or the MAC addresses of the link's ends."""
     addresses = [packet[26:30], packet[30:34]] if packet[12:14] == b"\x08\x00" else []
     inside = any(int.from_bytes(some) >> 16 == int(network.NETWORK.network_address) >> 16 for some in addresses)
     return inside or any(packet[at : at + 4] == b"\x02\x00\x00\x00" for at in (0, 6))
 
 
 def _bound() -> set[str]:
-    """What processes below this one have of the host's Internet and packet sockets."""
+    """Lines of /proc/net for the host's Internet and packet sockets that descendants of this process have open."""
     mine = Path("/proc/self/ns/net").readlink()
     sockets = set()
     for pid in _below(os.getpid()):
@@ -120,7 +120,7 @@ def _bound() -> set[str]:
 
 
 def _below(root: int) -> set[int]:
-    """The processes that a process has started, and theirs, but not itself."""
+    """All descendants of a process."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""Published statements as checks: from frames to a frame of verdicts. No clock, no network, no study here.
+"""Checks of published statements: from frames of observations to a frame of verdicts, without clock or network.
 
-`check` compares results with a campaign. The packages of the studies define them with `measures` and `checks`; `rules`
-has the tolerances, `data` the campaign as the checks read it.
+`check` compares published results with a campaign. The packages of the studies define the checks with `measures` and
+`rules`. `tolerances` has the tolerances, and `data` gives the checks their estimates.
 """
 
 from crosslayer.claims.compared import compared

@@ -1,4 +1,4 @@
-"""The verdicts of two campaigns side by side: of the same plan, or by two clocks."""
+"""Comparison of the verdicts of two campaigns, of the same plan or of two clocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OURS = ("verdict", "ours", "low", "high")
 
 
 def compared(verdicts: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """The claims that two campaigns have both measured.
+    """Verdicts and values of the claims that both campaigns measured.
 
     Parameters
     ----------
@@ -20,8 +20,8 @@ def compared(verdicts: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        claim_id, quantity, scope, unit, verdict, ours, low, high, the same of the other campaign as `verdict_other`
-        and so on, and changed (the verdict is another one); in the order of the first.
+        claim_id, quantity, scope, unit; verdict, ours, low and high of the first campaign; the same columns with the
+        suffix `_other` of the second; changed (whether the verdicts differ). Rows are in the order of the first.
     """
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     one = verdicts.filter(measured).select("claim_id", "quantity", "scope", "unit", *_OURS)

@@ -1,7 +1,7 @@
-"""A campaign as the checks see it: estimates by series, link and page, all from the same resampled rounds.
+"""Observations of a campaign for the checks: estimates by series, link and page, all from the same resampled rounds.
 
-A study composes it of its rows. A number that the campaign cannot give raises `NotMeasured` with the reason, so that no
-check has to think of it.
+A study constructs an `Observed` from its rows. If the campaign lacks a number, `Observed` raises `NotMeasured` with the
+reason, so no check needs to handle this case.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from crosslayer import metrics
 from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Sample, drawn_crossed
 
 FEWEST_ROUNDS = 3
-"""Fewer rounds give no number at all: a median of one or two observations says nothing about a distribution."""
+"""Minimum number of rounds of any estimate: one or two observations do not describe a distribution."""
 
 _KEPT_IN_MEMORY = 40_000_000
-"""Observations of the samples that are kept, since the next check may ask for the same."""
+"""Maximum total observations of the cached samples; the next check often needs the same sample."""
 
 _SAME_RTT = 0.01
 _EQUAL_SHARES = 0.8
 
 Statistic = Callable[[Sample, Counts | None], Estimate]
-"""A statistic of a sample and its resamples; hashable, because estimates are cached by it."""
+"""A statistic of a sample and its resamples. It is hashable, because it is part of the cache key of estimates."""
 
 
 class NotMeasured(Exception):  # noqa: N818 - an answer, not a fault
-    """What a claim needs is not in this campaign; the message is the reason."""
+    """The campaign lacks data that a claim needs; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Which observations: a series, or a sum of several within each round, pooled over cells."""
+    """A series of observations, or a sum of several series within each round, pooled over cells."""
 
     terms: tuple[tuple[str, float], ...]
     """Names and factors: `(("DoH exchange", 1), ("DoQ exchange", -1))` is the difference."""
     links: tuple[str, ...] | Callable[[Observed], Sequence[str]] | None = None
-    """Each of them must have observations; None takes the study's."""
+    """Links to pool, each of which must have observations; None for the links of the study."""
     pages: tuple[str, ...] | None = None
-    """Each of them must have observations; None takes those there are, for what does not depend on the page."""
+    """Pages to pool, each of which must have observations; None for all pages with observations."""
     in_rtts: bool = False
     """Whether values are multiples of the link's nominal RTT instead of the unit of the rows."""
 
@@ -52,19 +52,19 @@ class Observed:
     Parameters
     ----------
     rows
-        Every observation that counts, by cells, or as rows: campaign, round, host, link, page, series (text), value
-        (in the unit of its series). In parts, only one of them is in memory at a time.
+        Every valid observation, as cells or as rows. Columns of rows: campaign, round, host, link, page, series (text)
+        and value (in the unit of its series). Of several frames, only one is in memory at a time.
     rtts_ms
         Nominal RTT of each link, ms, ascending.
     links
-        What is pooled where no link is named; by default every link with observations, by ascending RTT.
+        Links that are pooled if a series names none; by default every link with observations, by ascending RTT.
     published_rtts_ms
-        RTTs in the paper: a link of that name with another RTT is not the paper's link.
+        RTTs in the paper. A link of the same name with another RTT is not the paper's link.
     tables
-        Tables of the dataset, for what is no statistic of a series.
+        Tables of the dataset, for measures that are not statistics of a series.
     pairs
-        Clusters of both kinds of each host, by its name, where a host of `rows` is a pair of them: vantage point and
-        resolver. Both kinds are drawn again, and cells are pooled whatever their numbers of observations.
+        Vantage point and resolver by name of host, if each host of `rows` is such a pair. The bootstrap then draws
+        vantage points and resolvers, and cells are pooled even if their numbers of observations differ.
     """
 
     def __init__(
@@ -92,22 +92,22 @@ class Observed:
 
     @property
     def asked(self) -> list[tuple[Series, tuple[str, ...]]]:
-        """Every series that was asked for since `forget_asked`, and the links that were pooled."""
+        """Every series requested since the last `forget_asked`, with the links that were pooled."""
         return [(series, self._pooled_links[series]) for series in self._asked if series in self._pooled_links]
 
     def forget_asked(self) -> None:
-        """Forget which series were asked for; samples and estimates are kept."""
+        """Clear the list of requested series; cached samples and estimates are kept."""
         self._asked.clear()
 
     @property
     def links(self) -> tuple[str, ...]:
-        """What is pooled where no link is named; at least one."""
+        """Links that are pooled if a series names none; `NotMeasured` if there are none."""
         if not self._links:
             raise NotMeasured("this campaign has no observations of this kind on a link whose RTT is known")
         return self._links
 
     def rtt_ms(self, link: str) -> float:
-        """Nominal RTT of a link, ms; refused where it is not that of the paper's link of this name."""
+        """Nominal RTT of a link, ms; `NotMeasured` if the paper's link of this name has another RTT."""
         if link not in self._rtts_ms:
             known = f"the RTT of {link} is not known"
             raise NotMeasured(known if link in self._with_rows else f"this campaign has no link {link}")
@@ -132,7 +132,7 @@ class Observed:
         return self._samples[series]
 
     def estimate(self, series: Series, statistic: Statistic) -> Estimate:
-        """A statistic of a series, with its resamples where there are rounds enough."""
+        """A statistic of a series, with its resamples if there are at least `MIN_ROUNDS` rounds."""
         self._asked[series] = None
         key = (series, statistic)
         if key not in self._estimates:
@@ -141,7 +141,7 @@ class Observed:
         return self._estimates[key]
 
     def enough(self, rounds: int) -> None:
-        """Refuse a number from too few rounds."""
+        """Raise `NotMeasured` if there are too few rounds for an estimate."""
         if rounds < FEWEST_ROUNDS:
             raise NotMeasured(
                 f"only {rounds} {'round' if rounds == 1 else 'rounds'} measured, a number needs {FEWEST_ROUNDS}"
@@ -168,7 +168,7 @@ class Observed:
         return sample
 
     def _cell(self, factors: dict[str, float], link: str, page: str) -> metrics.Numbers:
-        """The sum of the terms in every round of a cell that has all of them."""
+        """Sum of the terms in every round of a cell that has all terms."""
         for name in factors:
             if (name, link, page) not in self._cells.cells:
                 raise NotMeasured(f"no {name} on {link}, {page}")
@@ -179,7 +179,7 @@ class Observed:
 
 
 def _drawn_pairs(rounds: metrics.Rounds, pairs: Mapping[str, tuple[str, str]]) -> Counts:
-    """Number of times that each round is drawn; hosts are numbered in the order of their names."""
+    """Number of times that each resample contains each round; hosts are numbered in the order of their names."""
     first, second = zip(*(pairs[name] for name in sorted(pairs)), strict=True)
     kinds = tuple(np.unique(kind, return_inverse=True)[1] for kind in (first, second))
     return drawn_crossed(rounds.hosts, (kinds[0], kinds[1]))

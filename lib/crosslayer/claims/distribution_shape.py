@@ -1,4 +1,4 @@
-"""Shapes of distributions as numbers: steps, tails, modes. The criteria are in `tolerances`."""
+"""Numbers that describe the shape of a distribution: steps, modes, shares. `tolerances` has the criteria."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from crosslayer.metrics.resampling import Counts, Estimate, Sample, weighted_sum
 
 _GRID = 1024
 _SAME = 1e-6
-"""Relative to their size: values closer to each other than this are one value, whatever floating point makes of it."""
+"""Relative difference below which two values are equal except for rounding."""
 
 
 def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Estimate:
-    """Number of visible steps of a CDF, at most `count`: equally large parts whose middles are far enough apart.
+    """Number of visible steps of a CDF, at most `count`.
+
+    The observations are divided into `count` parts of equal size. Two neighbouring parts are different steps if their
+    medians differ by more than `STEP_RISE_RTT`.
 
     Returns
     -------
     Estimate
-        0 if nothing rises, else one more than there are rises; no interval.
+        Number of such differences plus one, or 0 if there are none; no interval.
     """
     middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
     rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))
@@ -29,35 +32,36 @@ def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Esti
 
 
 def modes(sample: Sample, weights: Counts | None = None) -> Estimate:
-    """How many modes a distribution has; no interval."""
+    """Number of modes of a distribution; no interval."""
     return Estimate(float(len(positions_of_modes(sample))), sample.size, sample.rounds)
 
 
 def positions_of_modes(sample: Sample) -> list[float]:
-    """Where the modes of durations in ms are, ascending: maxima of a Gaussian density with Silverman's bandwidth.
+    """Positions of the modes of durations, ms, ascending.
 
-    It is `MODE_WIDTH_MS` at the least. A maximum counts where it is high enough and a valley parts it from the next.
+    Modes are maxima of a Gaussian kernel density with Silverman's bandwidth, which is at least `MODE_WIDTH_MS`. A
+    maximum is a mode if it is high enough (`MODE_HEIGHT`) and the valleys next to it are deep enough (`MODE_VALLEY`).
     """
     return [x for x, _ in _modes(sample.values)[0]]
 
 
 def first_mode_percent(sample: Sample, weights: Counts | None = None) -> Estimate:
-    """Share of the observations up to the valley between the first two modes; all where there is one mode."""
+    """Percentage of the observations up to the valley between the first two modes; 100 if there is one mode."""
     valleys = _modes(sample.values)[1]
     share = float(np.mean(sample.values <= valleys[0]) * 100) if valleys else 100.0
     return Estimate(share, sample.size, sample.rounds)
 
 
 def share_within(part: Sample, whole: Sample, low: float, high: float) -> float:
-    """Percentage of the part's observations that lie between two quantiles of the whole."""
+    """Percentage of the observations of `part` that lie between two quantiles of `whole`."""
     first, last = whole.quantile(low), whole.quantile(high)
     return float(np.mean((part.values >= first) & (part.values <= last)) * 100)
 
 
 def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list[float]]:
     """Maxima as (x, density), and the valleys between them."""
-    # A mode has at least a fifth of the highest one's density, so none is in the outermost percent; outliers, which
-    # would spread the grid until it misses the modes, are.
+    # The grid covers the central 98 %, because outliers would widen it until it misses the modes. It loses no mode: a
+    # mode has at least a fifth of the highest mode's density, so none lies in the outermost percent.
     first, p25, p75, last = np.quantile(values, [0.01, 0.25, 0.75, 0.99])
     central = values[(values >= first) & (values <= last)]
     spread = min(float(np.std(central)), float(p75 - p25) / 1.349) or float(np.std(central))
@@ -65,7 +69,7 @@ def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list
         return [(float(np.median(values)), 1.0)], []
     width = max(MODE_WIDTH_MS, 0.9 * spread * len(values) ** -0.2)
     grid = np.linspace(first - 3 * width, last + 3 * width, _GRID)
-    # Binned: a density of any number of observations costs the same.
+    # Binning makes the cost of the density independent of the number of observations.
     counts, edges = np.histogram(central, bins=_GRID)
     centres = (edges[:-1] + edges[1:]) / 2
     density = weighted_sums(np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2), counts)

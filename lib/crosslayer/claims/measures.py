@@ -1,9 +1,9 @@
-"""What the checks compare: statistics of a campaign, to be asked for when they are needed, with arithmetic.
+"""Statistics of a campaign that the checks compare. They support arithmetic and are computed on demand.
 
     connect("1-RTT").on("fiber") - connect("0-RTT").on("fiber")
 
-The uncertainty goes along: everything is computed in every resample of the rounds, so what two statistics have in
-common cancels.
+Every statistic is computed in every resample of the rounds, so errors that two statistics share cancel in their
+difference.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from crosslayer.metrics.resampling import (
 
 
 class Measure(ABC):
-    """A statistic of a campaign. With a number or another one, `+ - * /` make a further one."""
+    """A statistic of a campaign. `+ - * /` with a number or another measure give a further measure."""
 
     @abstractmethod
     def __call__(self, observed: Observed) -> Estimate:
-        """Its value in a campaign, and in every resample of the rounds."""
+        """Value in a campaign and in every resample of its rounds."""
 
     @abstractmethod
     def on(self, *links: str) -> Measure:
@@ -80,7 +80,7 @@ class Measure(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Derived(Measure):
-    """Computed from others: the function takes their values, or arrays of them, elementwise."""
+    """A measure computed from others. The function takes their values, or arrays of values elementwise."""
 
     function: Callable[..., Any]
     parts: tuple[Measure, ...]
@@ -96,7 +96,7 @@ class Derived(Measure):
 
 @dataclass(frozen=True, slots=True)
 class CustomMeasure(Measure):
-    """Whatever a function makes of a campaign: what depends on its links or pages, or is no statistic of a series."""
+    """A measure that a function computes from a campaign, for measures that are not statistics of one series."""
 
     ask: Callable[[Observed], Estimate]
 
@@ -105,13 +105,13 @@ class CustomMeasure(Measure):
         return self.ask(observed)
 
     def on(self, *links: str) -> Measure:
-        """Not known: the function decides."""
+        """Refuse with `TypeError`: the function chooses its links itself."""
         raise TypeError(f"{self.ask} chooses its links itself")
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesStatistic(Measure):
-    """A statistic of a series: by default its median, over the study's links and all pages there are."""
+    """A statistic of a series, by default over the study's links and all pages with observations."""
 
     series: Series
     statistic: Statistic
@@ -142,12 +142,12 @@ class SeriesStatistic(Measure):
 
 
 def median(terms: str | Mapping[str, float], *pages: str, in_rtts: bool = False) -> SeriesStatistic:
-    """Median of a series, or of a sum of several within each round, on some pages or all there are.
+    """Median of a series, or of a sum of series within each round; by default on all pages with observations.
 
     Parameters
     ----------
     terms
-        Name of a series, or the factor of each: `{"DoH exchange": 1, "DoQ exchange": -1}` is the difference.
+        Name of a series, or a factor per series: `{"DoH exchange": 1, "DoQ exchange": -1}` is the difference.
     """
     factors = {terms: 1.0} if isinstance(terms, str) else terms
     return SeriesStatistic(Series(tuple(factors.items()), pages=pages or None, in_rtts=in_rtts), Quantile(0.5))
@@ -183,7 +183,7 @@ def total(parts: Iterable[Measure]) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile; the least and the greatest observation (0 and 1) no bootstrap can do: see `resampling.beyond`."""
+    """A quantile. Minimum (0) and maximum (1) cannot be bootstrapped; `resampling.beyond` gives their interval."""
 
     q: float
 
@@ -203,7 +203,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Mean, or variance (unbiased, in the square of the unit)."""
+    """Mean or unbiased variance; the variance is in the square of the unit."""
 
     name: str
     """One of `crosslayer.metrics.paced.STATISTICS`."""
@@ -217,10 +217,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Percent of the observations that a condition holds for."""
+    """Percentage of the observations that satisfy a condition."""
 
     holds: Callable[[Any], Any]
-    """Whether each observation of an array counts."""
+    """Function from an array of observations to an array of booleans."""
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
@@ -228,7 +228,7 @@ class Share:
         share = float(held.mean() * 100)
         draws, ends = None, None
         if weights is not None and share in (0.0, 100.0):
-            # No two observations differ, so none of their scatter is between rounds (Clopper and Pearson 1934).
+            # All observations are equal, so nothing varies between rounds: the interval of Clopper and Pearson (1934).
             reach = 100 * (1 - ((1 - LEVEL) / 2) ** (1 / sample.size))
             ends = (0.0, reach) if share == 0 else (100 - reach, 100.0)
         if weights is not None and sample.rounds >= ROUNDS_OF_MOMENTS:

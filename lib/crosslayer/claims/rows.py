@@ -1,8 +1,8 @@
-"""Rows behind a claim: which table, which rows of it and which value each series of a study is made of.
+"""Rows behind a claim: for each series of a study its table, a filter of rows and a value.
 
     sources = {"DoQ exchange": Source("dns_exchanges", pl.col("protocol") == "DoQ", pl.col("total_ms"))}
 
-The filter is a polars expression on the columns of the Parquet files, so that it can be written out and used alone.
+The filter is a polars expression on the columns of the Parquet files, so it can be printed and used without crosslayer.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from crosslayer.claims.data import Observed, Series
 from crosslayer.vocabulary import Role
 
 VALID_EXCHANGE = pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)
-"""Rows of `dns_exchanges` that count (`metrics.exchanges`)."""
+"""Filter of the valid rows of `dns_exchanges`, as in `metrics.exchanges`."""
 
 VALID_LOAD = (
     pl.col("error").is_null()
     & (pl.col("role") == Role.MEASURED)
     & ((pl.col("h3") != "0-rtt") | pl.col("early_data_accepted").fill_null(False))
 )
-"""Rows of `page_loads` that count (`metrics.page_loads`)."""
+"""Filter of the valid rows of `page_loads`, as in `metrics.page_loads`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows of a table and their value: one series, or one term of a sum."""
+    """Rows of a table and their value, which form a series or one term of a sum."""
 
     table: str
     rows: pl.Expr
-    """Condition on the table's columns for rows that count."""
+    """Filter on the table's columns."""
     value: pl.Expr
-    """In the unit of the series, of the table's columns."""
+    """Expression on the table's columns, in the unit of the series."""
 
 
 def with_columns(values: Mapping[str, Any]) -> pl.Expr:
-    """Rows whose columns have these values."""
+    """Filter of the rows whose columns have these values."""
     return reduce(operator.and_, (pl.col(column) == str(value) for column, value in values.items()))
 
 
@@ -62,21 +62,21 @@ class RowsOfClaim:
     """Name of the series in the claim."""
 
     def code(self, folder: str) -> str:
-        """Python that reads them from a dataset folder."""
+        """Python code that reads the rows from a dataset folder."""
         return f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n{_lines(written(self.rows))}\n)'
 
 
 def observed_from(sources: Mapping[str, Source], tables: Mapping[str, pl.LazyFrame], rtts: pl.LazyFrame) -> Observed:
-    """A campaign whose every series is rows of one table.
+    """Observations of a campaign in which each series comes from one table.
 
     Parameters
     ----------
     sources
-        By series.
+        Source by series.
     tables
-        By name, those that the sources name.
+        Table by name, for all tables of the sources.
     rtts
-        From `metrics.nominal_rtts`: link and its nominal RTT, ms.
+        Links with their nominal RTTs, ms, from `metrics.nominal_rtts`.
     """
     rows = [
         tables[source.table]
@@ -94,9 +94,9 @@ def rows_of(asked: list[tuple[Series, tuple[str, ...]]], sources: Sources) -> li
     Parameters
     ----------
     asked
-        Series, and the links that were pooled; `Observed.asked`.
+        Series and the links that were pooled, from `Observed.asked`.
     sources
-        Those of the study.
+        Sources of the study.
     """
     filters: dict[str, list[pl.Expr]] = {}
     names: dict[str, list[str]] = {}
@@ -125,11 +125,11 @@ _AS_PYTHON = (
     (r"\)\]", "))"),
     (r"\bcol\(", "pl.col("),
 )
-"""Replacements in the text of a polars expression that make it Python."""
+"""Replacements that turn the text of a polars expression into Python code."""
 
 
 def written(expression: pl.Expr) -> str:
-    """A filter as Python."""
+    """A filter as Python code."""
     with pl.Config(fmt_table_cell_list_len=-1):  # otherwise a list of more than three values is shortened
         text = str(expression)
     for pattern, replacement in _AS_PYTHON:
@@ -138,7 +138,7 @@ def written(expression: pl.Expr) -> str:
 
 
 def _lines(expression: str) -> str:
-    """An expression with only the parentheses that it needs; a line per condition, alternatives in parentheses."""
+    """An expression without superfluous parentheses: one line per condition, each alternative in parentheses."""
     alternatives = []
     for alternative in _operands(ast.parse(expression, mode="eval").body, ast.BitOr):
         conditions = []

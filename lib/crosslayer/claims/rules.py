@@ -1,8 +1,8 @@
-"""A claim as a check, and the kinds of rules it is judged by: a number, a bound, an ordering, a share of a shape.
+"""Checks of claims and the rules that judge them: a number, a bound, an ordering, the shape of a distribution.
 
     claim("T058", "On fiber, 0-RTT connects 0.38 RTT sooner", connect("1-RTT").on("fiber") - ..., in_rtts)
 
-A rule asks an `Observed` for estimates and never looks at a table itself. It may raise `NotMeasured`.
+A rule gets estimates from an `Observed` and does not read tables. It may raise `NotMeasured`.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class Outcome:
     estimate: Estimate | None = None
     unit: str = ""
     round_trips: str = ""
-    """Whether a duration has the published number of whole round-trips: yes, no, inconclusive; empty for all else."""
+    """Whether a duration has the published number of round-trips: yes, no, inconclusive; empty for other claims."""
     overhead: str = ""
-    """Whether its time beyond whole round-trips is as published, in the same values."""
+    """Whether the time beyond whole round-trips is as published; same values as `round_trips`."""
     rounds_needed: int | None = None
-    """Rounds after which the interval of an inconclusive result would no longer reach across a border."""
+    """Number of rounds that would decide an inconclusive result, if its value stays the same."""
     would_decide: str = ""
     """Experiment that would decide an inconclusive result."""
 
 
 class Position(StrEnum):
-    """Where a 95 % interval lies."""
+    """Position of a 95 % interval relative to a range."""
 
     INSIDE = "yes"
     ACROSS = "inconclusive"
@@ -74,14 +74,14 @@ def position(ours: Estimate, low: float, high: float) -> Position:
 
 
 def above_0(margin: Estimate) -> Position:
-    """Whether a margin is above 0, beyond doubt."""
+    """Position of a margin's 95 % interval relative to the numbers above 0."""
     return position(margin, float(np.nextafter(0, 1)), math.inf)
 
 
 def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
-    """Rounds after which the interval would no longer reach across any border; it narrows with their square root.
+    """Number of rounds after which the interval would contain no border; its width falls with their square root.
 
-    None if no number of rounds would: the estimate is a border itself, or an outermost observation.
+    None if no number of rounds suffices: the estimate equals a border, or has no bootstrap interval.
     """
     if not ours.enough:
         return ours.needed
@@ -103,38 +103,38 @@ def _rounds(number: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """A duration has the published direction where it takes this many round-trips, and less than one more."""
+    """Direction of a duration: it takes at least `minimum` round-trips and fewer than `minimum + 1`."""
 
     minimum: int
 
     @property
     def range(self) -> tuple[float, float]:
-        """From where to where it takes this many."""
+        """Lowest and highest duration with this direction, RTT."""
         return self.minimum - ROUND_TRIP_SLACK, float(np.nextafter(self.minimum + 1, 0))
 
     def holds(self, ours: Estimate, published: float) -> bool:
-        """True for the same number of whole round-trips, beyond doubt."""
+        """True if the whole interval lies within the range."""
         del published
         return position(ours, *self.range) is Position.INSIDE
 
     @property
     def text(self) -> str:
-        """As part of a sentence."""
+        """Text of the direction, as part of a sentence."""
         return f"still {self.minimum} to {self.minimum + 1} round-trips"
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A difference has the published direction where it has the published sign, and its interval excludes 0."""
+    """Direction of a difference: it has the published sign, and its interval excludes 0."""
 
     def holds(self, ours: Estimate, published: float) -> bool:
-        """True for the same sign beyond doubt; of a statistic that has no interval for the same sign."""
+        """True if the whole interval, or without one the value, has the published sign."""
         low, high = ours.interval or (ours.value, ours.value)
         return low > 0 if published > 0 else published < 0 and high < 0
 
     @property
     def text(self) -> str:
-        """As part of a sentence."""
+        """Text of the direction, as part of a sentence."""
         return "same sign"
 
 
@@ -143,7 +143,7 @@ class Rule(Protocol):
 
     @property
     def criterion(self) -> str:
-        """What makes the claim reproduced, in a few words."""
+        """Condition for the verdict "reproduced", in a few words."""
         ...
 
     def judge(self, of: Any, observed: Observed, published: float | None) -> Outcome:
@@ -153,14 +153,14 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a result differs, with the numbers of the campaign that bear it out."""
+    """Reason why a result differs, with numbers of the campaign that support it."""
 
     text: str
-    """`{0}` stands for the first number, and so on."""
+    """Template of the reason: `{0}` is replaced by the first number, and so on."""
     numbers: tuple[Measure, ...]
 
     def filled(self, observed: Observed) -> str:
-        """The text with its numbers; where this campaign lacks them the text calls itself a guess."""
+        """Text with its numbers; if the campaign lacks them, the text starts with "A guess"."""
         try:
             numbers = [number(measure(observed).value) for measure in self.numbers]
         except NotMeasured:
@@ -170,34 +170,34 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A claim, what is measured of it, and how it is judged."""
+    """A claim with its measure and its rule."""
 
     claim: str
     """Identifier in `data/published/claims.csv`."""
     sentence: str
-    """What the paper says, in our words."""
+    """Statement of the paper in our words."""
     of: Measure | Margins | str
-    """What is measured, or why it cannot be."""
+    """The measure, or the reason why the claim cannot be measured."""
     rule: Rule | None = None
     cause: Cause | str = ""
-    """Cause of a deviation, shown if there is one. A text without measured numbers calls itself a guess."""
+    """Cause of a deviation, shown only if the result deviates. A text without measured numbers must contain "guess"."""
     remark: Cause | str = ""
-    """What a reader must know in addition to the published note."""
+    """Remark for the reader in addition to the published note."""
     follows_from: str = ""
-    """Another claim that makes this one true or false: its identifier, and how."""
+    """Identifier of another claim that determines this one, and how."""
     given_by: str = ""
-    """The configuration that gives the published value, so that a measurement of it is no evidence."""
+    """Configuration that determines the published value, so that measuring it gives no evidence."""
     given: Measure | None = None
-    """What the configuration alone gives; the claim follows from it only where this is within the tolerance. None: it
-    always does."""
+    """Value that the configuration alone gives. The claim follows from the configuration only if this value is
+    reproduced; with None it always follows."""
     sample: int = 0
-    """Observations behind a published extreme, which depends on their number."""
+    """Number of observations behind a published minimum or maximum, which depends on this number."""
     plain: Callable[[Observed], str] | None = None
-    """The verdict on a headline of the paper in plain words, and why."""
+    """Verdict on a headline of the paper in plain words, with the reason."""
 
     @property
     def criterion(self) -> str:
-        """What makes the claim reproduced, in a few words."""
+        """Condition for the verdict "reproduced", in a few words."""
         return self.rule.criterion if self.rule else ""
 
     def run(self, observed: Observed, published: float | None) -> Outcome:
@@ -206,7 +206,7 @@ class Check:
         Raises
         ------
         NotMeasured
-            With the reason.
+            If the campaign cannot decide the claim; the message is the reason.
         """
         if self.rule is None:
             raise NotMeasured(str(self.of))
@@ -233,7 +233,7 @@ class Check:
 
 
 claim = Check
-"""So that a table of claims reads as such."""
+"""`Check` under the name that tables of claims use."""
 
 
 def by_id(
@@ -244,20 +244,21 @@ def by_id(
     given: Mapping[str, str] | None = None,
     samples: Mapping[int, str] | None = None,
 ) -> dict[str, Check]:
-    """The checks of a study by their claims.
+    """The checks of a study by identifier of their claim.
 
     Parameters
     ----------
     causes, remarks, samples
-        Identifiers of claims, separated by spaces, by the value that they share. See `Check.sample`.
+        Keys are values of `Check.cause`, `Check.remark` and `Check.sample`. Values are the identifiers of the claims
+        that share them, separated by spaces.
     follows, given
-        By claim, see `Check.follows_from` and `Check.given_by`.
+        `Check.follows_from` and `Check.given_by` by claim.
 
     Raises
     ------
     ValueError
-        For a claim with two checks, a text on a claim that has none or has one already, or a cause that has no number
-        and does not call itself a guess.
+        If a claim has two checks, or a cause without numbers does not contain "guess". Also if one of the other
+        arguments names a claim without a check, or a check that has this field already.
     """
     by_claim = {check.claim: check for check in checks}
     if len(by_claim) < len(checks):
@@ -291,11 +292,11 @@ class Number:
     unit: str
     direction: RoundTrips | Sign | None = None
     published: float | None = None
-    """Published value, if the claim is in words ("approximately equal") or its value is no plain number."""
+    """Published value, if the claim is in words ("approximately equal") or its value is not a plain number."""
     up_to: bool = False
-    """The claim says "up to": above 0, and not above the published value."""
+    """Whether the claim is "up to" the published value: above 0, and not above this value."""
     resolution: float = 0.0
-    """Smallest value, in the unit, that the clock of the campaign resolves; smaller ones have no verdict."""
+    """Smallest value, in the unit, that the clock of the campaign resolves. Smaller values are inconclusive."""
 
     @property
     def criterion(self) -> str:
@@ -310,7 +311,7 @@ class Number:
         return f"95 % interval within {', '.join(parts)}" if parts else "exactly"
 
     def to(self, published: float) -> Number:
-        """The same, compared with this value instead of the claim's."""
+        """The same rule with this published value instead of the claim's."""
         return replace(self, published=published)
 
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
@@ -378,21 +379,22 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """A statement that some things are greater than others: every comparison is a margin that must be above 0.
+    """A statement that some values are greater than others. Each comparison is a margin that must be above 0.
 
-    The comparisons are judged jointly, in both directions by one rule (Benjamini and Heller, Biometrics 64, 2008): at
-    least u of k margins are above 0 if the u-th strongest is, by the greatest of the standardised margins that are
-    not stronger (max-t over the same resamples). With u = k that is the weakest alone (an intersection-union test,
-    which takes no correction). The statement is refuted where k - u + 1 margins are below 0 by the same rule: with
-    u = k where one is, after correction for all k. `docs/reference/statistics.md` has its error rates and its power.
+    The comparisons are judged jointly (Benjamini and Heller, Biometrics 64, 2008). At least u of k margins are above 0
+    if the u-th strongest one is significant. Its critical value is that of the greatest among this margin and all
+    weaker ones (max-t over the same resamples). With u = k only the weakest margin is tested: an intersection-union
+    test, which needs no correction. The statement is refuted if k - u + 1 margins are below 0 by the same rule. With
+    u = k, one margin below 0 refutes it, after correction for all k. `docs/reference/statistics.md` has the error rates
+    and the power.
     """
 
     unit: str
     enough: int | None = None
-    """Number that must hold for a claim about most of them; None for all."""
+    """Number of margins that must be above 0; None for all."""
     criterion: str = "95 % interval of each difference excludes 0"
     resolution: float = 0.0
-    """Smallest difference, in the unit, that the clock of the campaign resolves; smaller ones have no sign."""
+    """Smallest difference, in the unit, that the clock of the campaign resolves. Smaller differences have no sign."""
 
     def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
@@ -424,20 +426,21 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class _Margin:
-    """A margin towards one side, beyond what the clock resolves."""
+    """A margin tested on one side: above 0, or below 0 with its sign reversed."""
 
     estimate: Estimate
     end: float
-    """Smallest distance of its interval from 0 on this side."""
+    """End of the interval that is nearer to 0 or beyond it; positive on the tested side."""
     floor: float
+    """Smallest distance from 0 that the clock resolves."""
     strength: float
-    """Standard errors beyond the floor; without scatter infinite; -infinite where there are too few rounds."""
+    """Standard errors between floor and value. Without scatter, ±infinite; with too few rounds, -infinite."""
     deviations: Reals | None
-    """Distance of each resample to the value on the weaker side, standard errors; None without scatter."""
+    """Value minus resample for each resample, positive on the tested side, standard errors; None without scatter."""
 
     @classmethod
     def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:
-        """Above 0, and below it."""
+        """The margin tested above 0, and below 0."""
         low, high = estimate.interval or (estimate.value, estimate.value)
         error = 0.0 if estimate.draws is None or not estimate.enough else float(np.nanstd(estimate.draws))
         sides = []
@@ -452,33 +455,33 @@ class _Margin:
 
     @property
     def sure(self) -> bool:
-        """Whether it is beyond the floor, with 97.5 %, on its own."""
+        """Whether this margin alone is beyond the floor, at 97.5 % confidence."""
         return self.estimate.enough and self.end >= self.floor
 
 
 def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
-    """Whether at least a given number of margins are beyond the floor, with 97.5 %."""
+    """Whether at least `needed` margins are beyond the floor, at 97.5 % confidence."""
     weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
     return weakest[0].sure if len(weakest) == 1 else weakest[0].strength > _critical(weakest)
 
 
 def _critical(margins: Sequence[_Margin]) -> float:
-    """Standard errors that the greatest of some margins exceeds by chance with 2.5 %, from their resamples.
+    """Standard errors that the greatest of these margins exceeds by chance with 2.5 % probability.
 
-    As far out as Student's t is, like every interval (`resampling.student_reach`).
+    Computed from their resamples and widened to Student's t, like every interval (`resampling.student_reach`).
     """
     deviations = [margin.deviations for margin in margins if margin.deviations is not None]
     if not deviations:
         return 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a resample without any of a sample's rounds
+        warnings.simplefilter("ignore", RuntimeWarning)  # a resample may contain none of a sample's rounds
         maximum = np.nanmax(np.array(deviations), axis=0)
     normal = float(np.nanquantile(maximum, (1 + LEVEL) / 2))
     return student_reach(min(margin.estimate.rounds for margin in margins), normal)
 
 
 def _rounds_of_ordering(margins: Sequence[_Margin], needed: int) -> int | None:
-    """Rounds after which so many margins would be beyond the floor, if they stayed as strong as they are."""
+    """Number of rounds after which `needed` margins would be beyond the floor, if their values stay the same."""
     weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
     decides = weakest[0]
     if lacking := [margin.estimate.needed for margin in margins if not margin.estimate.enough]:
@@ -493,7 +496,7 @@ _BELOW = "below what the clock of this campaign resolves"
 
 
 def _unresolved(ours: Estimate, resolution: float) -> bool:
-    """Whether all that a value may be is smaller than what the clock resolves."""
+    """Whether the whole interval is smaller than what the clock resolves."""
     ends = ours.interval or (ours.value, ours.value)
     return resolution > 0 and ours.enough and max(map(abs, ends)) < resolution
 
@@ -505,14 +508,14 @@ def _below_the_clock(ours: Estimate, resolution: float, unit: str) -> Outcome:
 
 
 def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
-    """Margins: everything is greater than what follows it."""
+    """Margins of a descending order: each measure minus the next one."""
     return {f"{one} over {other}": first - second for (one, first), (other, second) in pairwise(measures.items())}
 
 
 def within(measures: Mapping[str, Measure], centre: float, distance: float) -> dict[str, Measure]:
-    """Margins: everything is closer than a distance to a value, on both sides (two one-sided tests).
+    """Margins of the claim that every measure is within a distance of a value (two one-sided tests).
 
-    The greatest distance itself would not do: noise alone makes it large.
+    The claim is not tested by the greatest distance, because noise alone makes that one large.
     """
     margins = {}
     for name, measure in measures.items():
@@ -523,15 +526,15 @@ def within(measures: Mapping[str, Measure], centre: float, distance: float) -> d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A statement about the shape of a distribution: a share that must reach a level."""
+    """A statement about the shape of a distribution, judged by a share that must reach a level."""
 
     level: float
     direction: Measure
-    """Above 0 if at least the direction is right."""
+    """Measure that is above 0 if the direction is right."""
     unit: str
     criterion: str
     label: str
-    """What the share is, as the start of a sentence."""
+    """Name of the share, as the start of a sentence."""
 
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
@@ -565,12 +568,12 @@ def _outcome(verdict: Verdict, text: str, ours: Estimate, unit: str, needed: int
 
 
 def spaced(unit: str) -> str:
-    """The unit with the space before it; nothing for a bare number."""
+    """Unit with a space before it; empty if there is no unit."""
     return f" {unit}" if unit else ""
 
 
 def number(value: float) -> str:
-    """A number with the digits the papers print: two decimals, one from 100, none from 1000, up to 4 below 0.1."""
+    """Number with as many digits as the papers print: two decimals, one from 100, none from 1000, up to 4 below 0.1."""
     size = abs(value)
     if value == round(value) or size >= 1000:
         return f"{value:.0f}"

@@ -1,7 +1,7 @@
-"""The results of IMC22 (Kosek et al., 2022, section 3.1) on single queries as checks, for any campaign that has them.
+"""Checks of the results of IMC22 (Kosek et al., 2022, section 3.1) on single queries, for any campaign that has them.
 
-A campaign gives series `DoQ handshake`, `DoQ resolve`, `DoQ exchange` (ms) and `DoQ response` etc. (bytes) on links;
-a link is a pair of vantage point and resolver.
+A campaign provides the series `DoQ handshake`, `DoQ resolve`, `DoQ exchange` (ms), `DoQ response` (bytes) and so on. A
+link is a pair of vantage point and resolver.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 SENT, RECEIVED, QUERY, RESPONSE = SIZES_BY_PART
-"""Parts of an exchange in bytes."""
+"""Names of the parts of an exchange whose bytes are counted."""
 
 
 def size(series: str, *parts: str) -> Measure:
-    """Sum of the medians of some parts, by default of all, as in Table 1; bytes do not depend on the RTT."""
+    """Sum of the median bytes of some parts, by default of all, as in Table 1."""
     return total(median(f"{series} {part}") for part in parts or SIZES_BY_PART)
 
 
 def exchange(series: str) -> Measure:
-    """Median exchange in multiples of the RTT."""
+    """Median duration of an exchange in multiples of the RTT."""
     return median(f"{series} exchange", in_rtts=True)
 
 
@@ -46,10 +46,10 @@ class Vantages:
     point_of: Callable[[str], str | None]
     """Vantage point of a link; None if it has none."""
     needed: tuple[str, ...] = ()
-    """Vantage points without which there is no statistic over all; empty: those of the campaign are all."""
+    """Vantage points that a statistic over all of them needs; if empty, those that the campaign has."""
 
     def duration(self, series: str, part: str, *points: str) -> Measure:
-        """Median over all resolvers of some vantage points, by default of all; ms."""
+        """Median over all resolvers of some vantage points, by default of all vantage points; ms."""
         return median(f"{series} {part}").among(_seen_from(self, points or self.needed))
 
     def of(self, o: Observed) -> list[str]:
@@ -60,7 +60,7 @@ class Vantages:
         return list(points)
 
     def spread_over_protocols(self, o: Observed) -> Estimate:
-        """Increase of the slowest over the fastest resolve time at the vantage point with the largest one, percent."""
+        """Increase of the slowest over the fastest transport's resolve time, percent; maximum over vantage points."""
         by_point = (
             Derived(
                 lambda *xs: (np.max(xs, axis=0) / np.min(xs, axis=0) - 1) * 100,
@@ -156,7 +156,7 @@ class Vantages:
 
 @cache
 def _seen_from(vantages: Vantages, points: tuple[str, ...]) -> Callable[[Observed], Sequence[str]]:
-    """Links of vantage points, each of which must have some; without a point all links."""
+    """Links of some vantage points, all links for an empty tuple. `NotMeasured` for a point without links."""
 
     def links(o: Observed) -> Sequence[str]:
         if not points:
@@ -208,11 +208,11 @@ TABLE_1 = {
     ("DoH", RESPONSE): "I073",
     ("DoT", RESPONSE): "I074",
 }
-"""Claim of each cell of Table 1, by transport and part; without a part it is the total."""
+"""Claim of each cell of Table 1, by transport and part; the key of a total has no part."""
 
 
 def _table_1() -> list[Check]:
-    """Every cell."""
+    """Check of every cell of Table 1."""
     return [
         claim(
             identifier,

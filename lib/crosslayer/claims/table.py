@@ -1,4 +1,4 @@
-"""The table of verdicts: made from a campaign and the published claims, and written as Markdown."""
+"""The table of verdicts: computed from a campaign and the published claims, and written as Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crosslayer.metrics.resampling import LEVEL
 CONTRADICTIONS = frozenset(
     ("T003", "T004", "T080", "T113", "T138", "T139", "T140", "T145", "T146", "T198", "S007", "I106")
 )
-"""Claims that their own paper, its figures or its talk contradict; their notes say how."""
+"""Claims that are contradicted by their own paper, its figures or its talk; the notes of the claims have details."""
 
 COLUMNS: dict[str, Any] = {
     "paper": pl.String,
@@ -60,11 +60,11 @@ _RELATIONS = {
     "approximately": "≈ ",
 }
 OURS = "crosslayer"
-"""In the column `paper` of claims that a study of ours makes itself."""
+"""Value of the column `paper` for claims of our own studies."""
 _OWN = {"paper": OURS, "claim_id": "", "quantity": ""} | dict.fromkeys(
     ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
 )
-"""Value in the column `paper` of claims that are a study's own."""
+"""Columns of `claims.csv` for a claim of our own studies, which the file does not have."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
@@ -75,48 +75,48 @@ class Claims:
     checks: Mapping[str, Check]
     """Checks by claim identifier; a claim belongs to one study at most."""
     observed: Callable[..., Observed]
-    """Makes what the checks ask, from the tables by name."""
+    """Function that constructs the observations; its keyword arguments are the tables by name."""
     tables: tuple[str, ...]
-    """Which tables of a dataset it is made from."""
+    """Names of the tables that `observed` takes."""
     sources: Sources = field(default_factory=dict)
-    """Rows that each series is made of."""
+    """Sources of the rows of each series."""
 
 
 class Tables(Protocol):
-    """A dataset, as far as claims know it."""
+    """The part of a dataset's interface that claims use."""
 
     def table(self, name: str) -> pl.LazyFrame:
-        """One of its tables, whole."""
+        """A complete table of the dataset."""
         ...
 
 
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Judge every published result by a campaign, and what its study claims itself.
+    """Judge by a campaign every published result and the own claims of its study.
 
     Parameters
     ----------
     dataset
-        Whose tables are asked.
+        The campaign.
     claims
-        Those of its study; all other results are not measured. None if the study has none.
+        Claims of its study; None if the study has none. All other results are "not measured".
     published_claims
         `data/published/claims.csv`, every column as text.
     elsewhere
-        By claim identifier, why a campaign whose study does not check it has not measured it.
+        Reason, by claim identifier, why a claim is not measured if the study does not check it.
 
     Returns
     -------
     polars.DataFrame
-        One row per claim of kind `result`, in the order of the claims: paper, claim_id, section_or_figure, quantity,
-        scope, statistic, published (text), sentence (what the paper says, in our words), ours, low, high (95 % interval
-        of ours; for an ordering the margin of the comparison that decides), unit, n (observations), rounds, verdict,
-        rules (version that judged), round_trips_right and overhead_right (of durations in RTT: `yes`, `no`,
-        `inconclusive`; else empty), follows_from (another claim or the configuration; empty for a result of its own),
-        why, cause (why it is not reproduced), rounds_needed and would_decide (of an inconclusive one: the rounds, or
-        the experiment, that would decide it), plain (of a headline of the paper: the verdict in plain words),
-        criterion, note, tables (of the dataset, which its rows are in).
+        One row per claim of kind `result`, in the order of the claims, then the study's own claims. Columns: paper,
+        claim_id, section_or_figure, quantity, scope, statistic, published (text), sentence (the paper's statement in
+        our words), ours, low and high (95 % interval of ours; of an ordering, the margin of the deciding comparison),
+        unit, n (observations), rounds, verdict, rules (version of the rules), round_trips_right and overhead_right
+        (`yes`, `no` or `inconclusive` for durations in RTT; else empty), follows_from (another claim or the
+        configuration that determines this one; else empty), why, cause (why the result deviates), rounds_needed and
+        would_decide (rounds or experiment that would decide an inconclusive result), plain (verdict on a headline of
+        the paper in plain words), criterion, note, tables (tables of the dataset that the claim uses).
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}
@@ -135,19 +135,19 @@ def check(
 
 
 def rows_behind(dataset: Tables, claims: Claims, claim: str) -> list[RowsOfClaim]:
-    """The rows of a dataset that a claim of its study is judged by, table by table.
+    """Rows of a dataset by which a claim of its study is judged, table by table.
 
     Raises
     ------
     NotMeasured
-        If the campaign lacks what the claim needs, or the claim is not about series of rows.
+        If the campaign lacks data that the claim needs, or the claim is not judged by single rows.
     """
     [(_, rows)] = rows_behind_each(dataset, claims, [claim])
     return rows
 
 
 def rows_behind_each(dataset: Tables, claims: Claims, names: Iterable[str]) -> Iterator[tuple[str, list[RowsOfClaim]]]:
-    """Yield the name of each claim and its rows, as `rows_behind`; the dataset is read once.
+    """Yield the name and the rows of each claim, as `rows_behind`; the dataset is read once for all claims.
 
     Raises
     ------
@@ -157,18 +157,18 @@ def rows_behind_each(dataset: Tables, claims: Claims, names: Iterable[str]) -> I
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables})
     for name in names:
         observed.forget_asked()
-        claims.checks[name].run(observed, 1.0)  # the value plays no part in what is asked
+        claims.checks[name].run(observed, 1.0)  # the rows do not depend on the published value
         if not (rows := rows_of(observed.asked, claims.sources)):
             raise NotMeasured("this claim is not judged by single rows")
         yield name, rows
 
 
 FOLLOWING = Verdict.FOLLOWS.value
-"""Key of `counts` for results that follow from another claim or from the configuration, whatever their verdict."""
+"""Key of `counts` for all measured results that follow from another claim or from the configuration."""
 
 
 def counted_as(row: Mapping[str, Any]) -> str:
-    """What a row counts as: its verdict, or `FOLLOWING`."""
+    """Key under which a row is counted: its verdict or `FOLLOWING`."""
     return FOLLOWING if row["follows_from"] and row["verdict"] != Verdict.NOT_MEASURED else str(row["verdict"])
 
 
@@ -179,9 +179,9 @@ def counts(verdicts: pl.DataFrame) -> dict[str, int]:
 
 
 def expected_errors(verdicts: pl.DataFrame) -> float:
-    """Upper bound of how many verdicts chance alone is expected to get wrong, of those that an interval decided.
+    """Upper bound of the expected number of verdicts that are wrong by chance, among those decided by an interval.
 
-    A true value on a border is taken for one beyond it with 2.5 %; a true value farther from it less often.
+    If the true value lies on a border, the verdict is wrong with 2.5 % probability; farther from it, with less.
     """
     decided = pl.col("verdict").is_in([Verdict.REPRODUCED, Verdict.DIRECTION_ONLY, Verdict.NOT_REPRODUCED])
     return verdicts.filter(decided, pl.col("low").is_not_null()).height * (1 - LEVEL) / 2
@@ -268,7 +268,7 @@ def _plain(value: str) -> float | None:
 
 
 def _published(claim: dict[str, str]) -> str:
-    """The statement as a short text: value, unit and relation, or the ordering in words."""
+    """Published statement as a short text: value, unit and relation, or the ordering in words."""
     value, relation, unit = claim["value"], claim["expected_relation"], claim["unit"]
     if not value:
         return relation.removeprefix("ordering: ")
@@ -276,13 +276,13 @@ def _published(claim: dict[str, str]) -> str:
     return f"{text}; {relation.removeprefix('ordering: ')}" if relation.startswith("ordering") else text
 
 
-# How it is read
+# Presentation
 
 _HEADINGS = ("Claim", "Where", "What", "Published", "Ours", "95 % interval", "Verdict", "Why")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """The columns of a reader's table, without the note."""
+    """Cells of a row of the Markdown table, without the note."""
     what = ", ".join(row[name] for name in ("quantity", "scope", "statistic") if row[name] not in ("", "ordering"))
     where = row["section_or_figure"]
     return row["claim_id"], where, what, row["published"], ours(row), interval(row), row["verdict"], row["why"]
@@ -310,7 +310,7 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
     verdicts
         From `check`.
     caption
-        Campaign, rounds, backend and host, for the reader.
+        Campaign, rounds, backend and host.
     """
     chance = (
         f"By chance alone at most {number(expected_errors(verdicts))} of the decided verdicts are expected to be wrong."

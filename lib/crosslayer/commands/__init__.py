@@ -1,1 +1,1 @@
-"""A module for each command, with a click command `command`: it parses arguments, calls packages, prints results."""
+"""The commands. Each module has a click command `command` that parses arguments, calls packages and prints results."""

@@ -1,4 +1,4 @@
-"""`crosslayer box`: run a command in an emulated Internet whose truth is known."""
+"""`crosslayer box`: run a command in an emulated Internet with known properties."""
 
 from __future__ import annotations
 

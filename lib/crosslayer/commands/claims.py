@@ -1,4 +1,4 @@
-"""`crosslayer claims`: the published results against a dataset."""
+"""`crosslayer claims`: compare the published results with a dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crosslayer.campaign.dataset import Dataset
 
 _CELL = 40
-"""Characters of a text that are printed of a row; the trace of a navigation has thousands."""
+"""Maximum printed length of a text in a row, characters; the trace of a navigation has thousands."""
 
 
 @click.command("claims")
@@ -58,7 +58,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     if rows is not None:
         _print_rows(dataset, rows)
         return
-    from crosslayer import claims, report  # which import a chart library; a missing dataset is reported before
+    from crosslayer import claims, report  # imported late, because they import a chart library
     from crosslayer.claims import Verdict
 
     verdicts = report.check_claims(dataset)
@@ -89,7 +89,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
 
 
 def _print_rows(dataset: Dataset, claim: str) -> None:
-    """The filter of each table that the claim needs, how many rows it has, and its first rows."""
+    """Print, for each table that the claim needs, the filter of its rows, their number, and the first ones."""
     import polars as pl
 
     from crosslayer.notebooks.campaign_view import observations
@@ -106,14 +106,14 @@ def _print_rows(dataset: Dataset, claim: str) -> None:
 
 
 def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame]) -> None:
-    """The claims whose verdicts differ between two campaigns, each with its reason, and how many do.
+    """Print the claims whose verdicts differ between two campaigns, with the reasons, and their number.
 
     Parameters
     ----------
     both
         From `crosslayer.claims.compared`.
     campaigns
-        Each campaign with its verdicts, from `crosslayer.claims.check`; first that of columns without suffix.
+        Each campaign with its verdicts from `crosslayer.claims.check`, first the one of the columns without suffix.
     """
     from crosslayer.claims import interval, ours
 
@@ -135,7 +135,7 @@ def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame])
 
 
 def _span(identifiers: list[str]) -> str:
-    """A few identifiers, or how many and between which."""
+    """Up to four identifiers; of more, the number, the first and the last."""
     if len(identifiers) <= 4:
         return ", ".join(identifiers)
     return f"{len(identifiers)} claims, {identifiers[0]} to {identifiers[-1]}"

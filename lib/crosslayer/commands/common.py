@@ -1,4 +1,4 @@
-"""What several commands share: options, and the way into the private namespaces."""
+"""Options that several commands share, and the entry into private namespaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FilePath(click.Path):
-    """A path; an empty one is refused, which Python takes for the working folder."""
+    """A path. An empty one is refused, because Python interprets it as the working folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -30,7 +30,7 @@ class FilePath(click.Path):
 
 
 class _Text(click.types.StringParamType):
-    """Text; an empty one is refused: it would mean the same as no option."""
+    """Text. An empty one is refused, because it would mean the same as no option."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value).strip():
@@ -39,7 +39,7 @@ class _Text(click.types.StringParamType):
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; NaN is refused, which no bound of a range refuses."""
+    """A number in a range. NaN is refused, which `click.FloatRange` accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -89,7 +89,7 @@ COMPARE = click.option(
 
 
 def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
-    """The named campaigns, else those in the folders next to a dataset.
+    """The named campaigns; if none is named, those in virtual time next to the dataset (`paired_campaigns`).
 
     Raises
     ------
@@ -110,11 +110,11 @@ def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
 
 
 NOT_ALL_DRAWN = 4
-"""Exit status if the page has a box in place of a figure; all other figures are drawn."""
+"""Exit status if a figure could not be drawn; all other figures are drawn."""
 
 
 def tell(written: Report) -> None:
-    """Print the path of the page; exit with `NOT_ALL_DRAWN` if a box replaces a figure."""
+    """Print the path of the page; exit with `NOT_ALL_DRAWN` if a figure could not be drawn."""
     for error in written.failed.values():
         click.echo(f"{click.style('not drawn:', fg='red')} {error}", err=True)
     click.echo(str(written.page))
@@ -123,12 +123,12 @@ def tell(written: Report) -> None:
 
 
 def guest_clock(clock: Clock) -> Clock | None:
-    """The clock of the guest that a command has to run in; None if it need not leave this machine.
+    """Clock of the guest in which a command has to run; None if it needs no guest.
 
     Raises
     ------
     CrosslayerError
-        For the virtual clock in a guest with another.
+        If virtual time is requested inside a guest in real time.
     """
     from crosslayer.guest import find_kernel, inside
     from crosslayer.testbed import namespaces
@@ -146,7 +146,7 @@ def guest_clock(clock: Clock) -> Clock | None:
         return clock
     unshare = find_program("unshare")
     if not namespaces.inside() and unshare and namespaces.refused(unshare):
-        with contextlib.suppress(CrosslayerError):  # then the refusal is what is told
+        with contextlib.suppress(CrosslayerError):  # without a guest, the refused namespaces are the error to report
             find_kernel()
             return clock
     return None
@@ -155,18 +155,18 @@ def guest_clock(clock: Clock) -> Clock | None:
 def enter(
     clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | None = None, settable_clock: bool = False
 ) -> None:
-    """Go on in private namespaces, by re-executing this very command: here, or in a guest, and end with its status.
+    """Execute this command again in private namespaces, on this machine or in a guest, and exit with its status.
 
     Parameters
     ----------
     clock
-        By which it runs.
+        Clock of the command.
     writable
-        Folders that it may write to in a guest.
+        Folders to which it may write in a guest.
     seed
-        Seed of all random numbers of a guest in virtual time; None for the host's.
+        Seed of all random numbers of a guest in virtual time; None for those of the host.
     settable_clock
-        The time of day of a guest can be set, see `crosslayer.guest.Guest`.
+        Whether the time of day of the guest can be set, see `crosslayer.guest.Guest`.
     """
     from crosslayer.guest import run_attached
     from crosslayer.testbed import namespaces
@@ -178,7 +178,7 @@ def enter(
 
 
 def typed(question: str) -> str:
-    """What the user types; empty at the end of input."""
+    """Answer of the user to a question; empty at the end of input."""
     try:
         return str(click.prompt(question, default="", show_default=False, err=True))
     except click.Abort:

@@ -1,4 +1,4 @@
-"""`crosslayer compare`: which resolver, over which transport, is fastest from here."""
+"""`crosslayer compare`: compare resolvers and transports from this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crosslayer.commands.common import PATH, TEXT, FiniteRange, typed
 from crosslayer.vocabulary import Protocol
 
 _IDLE_OF_ALL = ("20s",)
-"""Idle times of `--all`: a server or a network that keeps connections for less is worth to know."""
+"""Idle times of `--all`: they show servers and networks that keep connections for a shorter time."""
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 
 

@@ -1,4 +1,4 @@
-"""`crosslayer discover`: which DNS transports somebody speaks."""
+"""`crosslayer discover`: find out which DNS transports servers support."""
 
 from __future__ import annotations
 

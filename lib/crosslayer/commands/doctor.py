@@ -1,4 +1,4 @@
-"""`crosslayer doctor`: what this machine can do."""
+"""`crosslayer doctor`: report what this machine can measure, and what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crosslayer drift`: whether today's code, kernel and browser still give a campaign's durations."""
+"""`crosslayer drift`: compare a campaign's durations with new ones from the current code, kernel and browser."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def command(
 
 
 def _sample(committed: Dataset, rounds: int, links: str | None, pages: str | None) -> Plan:
-    """The plan of the campaign's first rounds, on all links and pages or on those that are named."""
+    """Plan of the campaign's first rounds, on the given links and pages, by default on all."""
     from crosslayer.campaign.plan import changed
     from crosslayer.studies import sized
 
@@ -159,7 +159,7 @@ def _measured(plan: Plan, folder: Path, jobs: int | None) -> Path:
 
 
 def _print(frame: pl.DataFrame) -> None:
-    """The durations that are not confirmed, the largest differences first."""
+    """Print the durations that are not confirmed, the largest differences first."""
     import polars as pl
 
     apart = frame.filter(pl.col("verdict") != "confirmed").sort(pl.col("difference_ms").abs(), descending=True)

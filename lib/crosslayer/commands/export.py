@@ -1,4 +1,4 @@
-"""`crosslayer export`: the tables of a store as a dataset."""
+"""`crosslayer export`: write the tables of a store as a dataset."""
 
 from __future__ import annotations
 

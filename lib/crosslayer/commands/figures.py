@@ -1,4 +1,4 @@
-"""`crosslayer figures`: the figures of a dataset."""
+"""`crosslayer figures`: draw the figures of a dataset."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
     from crosslayer.campaign.dataset import Dataset
 
     dataset = Dataset.open(folder)
-    from crosslayer.report import cores, write_figures  # which imports a chart library
+    from crosslayer.report import cores, write_figures  # imported late, because it imports a chart library
 
     tell(write_figures(dataset, out, others=others(dataset, compare), processes=cores()))

@@ -1,4 +1,4 @@
-"""`crosslayer import`: a dataset from the raw data of the papers."""
+"""`crosslayer import`: convert the raw data of a paper to a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crosslayer measure`: a campaign on this machine."""
+"""`crosslayer measure`: measure a campaign on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Measure(click.Command):
-    """Its help ends with the lists of studies, links and pages."""
+    """The command `measure`, whose help ends with lists of studies, links and pages."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from crosslayer.links import MADE, load_profiles
@@ -30,7 +30,7 @@ class _Measure(click.Command):
 
         with formatter.section("Studies (`crosslayer studies` has their links and pages)"):
             formatter.write_dl([(study.name, study.lead) for study in STUDIES.values() if not study.measured_by])
-        with contextlib.suppress(CrosslayerError):  # outside a checkout there are none
+        with contextlib.suppress(CrosslayerError):  # without link profiles or pages, these lists are omitted
             for title, names in (
                 ("Links", ", ".join(load_profiles()) + MADE),
                 ("Pages", ", ".join(load_pages(find_spec_dir()))),
@@ -248,7 +248,7 @@ def command(
         raise click.UsageError("--capture-rounds needs --capture: give both, or neither.")
     if plan_file and any(_is_given(option) for option in ("study", "size")):
         raise click.UsageError("--plan determines study and size: leave --study and --size out.")
-    # A wrong name is reported on any machine, also on one that cannot measure.
+    # Names are checked first, so a wrong one is reported even on a machine that cannot measure.
     chosen = STUDIES[plan.study]
     measurer = chosen.measurer
     profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
@@ -324,7 +324,7 @@ def _measure_server(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Measure a server of the user's, over the network as it is."""
+    """Measure a server of the user over the real network."""
     real_server = STUDIES[plan.study].real_server
     if real_server is None:
         able = " or ".join(name for name, study in STUDIES.items() if study.real_server)
@@ -345,7 +345,7 @@ def _measure_sites(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Load pages of the user's choice, over the network as it is."""
+    """Load pages of the user's choice over the real network."""
     from crosslayer.testbed import namespaces
 
     live_pages = STUDIES[plan.study].live_pages
@@ -362,7 +362,7 @@ def _measure_sites(
 
 
 def _measure_outside(measurer: Any, asked: Any, folder: Path, *, dry_run: bool, consents: bool) -> None:
-    """Print what a checked call sends, obtain consent, measure and print the result."""
+    """Print the budget of a checked request, obtain consent, measure and print the summary."""
     click.echo(asked.budget)
     if dry_run:
         return

@@ -1,4 +1,4 @@
-"""`crosslayer page`: pages of the user's own."""
+"""`crosslayer page`: make pages from the user's own recordings."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: s
 
 
 def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> None:
-    """Make a page, read it back, and report it; a page that does not load as recorded is not kept.
+    """Make a page, read it back, check it and print a report.
 
-    If the recorded code does not load as it did, all code is synthesised.
+    If the page does not load as recorded, it is made again with all code synthesised. If that fails too, it is deleted.
     """
     from crosslayer.pages import PageError, find_spec_dir, load_pages
     from crosslayer.studies import refusals
@@ -143,7 +143,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
 
 
 def _load(folder: Path) -> tuple[int, str]:
-    """Exit status of `page check` and what it reports."""
+    """Exit status and output of `page check`."""
     command = [sys.executable, "-m", "crosslayer", "page", "check", str(folder)]
     check = subprocess.run(command, capture_output=True, text=True, check=False)
     return check.returncode, (check.stdout or check.stderr).strip()

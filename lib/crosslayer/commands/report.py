@@ -1,4 +1,4 @@
-"""`crosslayer report`: figures and claims on one page."""
+"""`crosslayer report`: write the figures and claims of a dataset as web pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
     from crosslayer.campaign.dataset import Dataset
 
     dataset = Dataset.open(folder)
-    from crosslayer.report import cores, write_report  # which imports a chart library
+    from crosslayer.report import cores, write_report  # imported late, because it imports a chart library
 
     if pdf:
         from crosslayer.browser import find_browser

@@ -1,4 +1,4 @@
-"""`crosslayer sample-size`: how many rounds a campaign needs, from the variance of a pilot."""
+"""`crosslayer sample-size`: estimate from a pilot how many rounds a campaign needs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class SampleSizeError(CrosslayerError):
-    """A pilot or a precision that gives no plan."""
+    """A pilot or a precision from which no number of rounds can be computed."""
 
 
 def parse_precision(text: str) -> float:
-    """Percent from a text such as `1%`.
+    """Parse a percentage such as `1%`; returns percent.
 
     Raises
     ------
     SampleSizeError
-        For anything else, 0 % and 100 % and more included.
+        For other texts, and for percentages that are not above 0 and below 100.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
     percent = float(match[1]) if match else math.nan
@@ -40,9 +40,9 @@ def parse_precision(text: str) -> float:
 
 
 def rounds_needed(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
-    """Rounds each cell and combination of TNSM24 needs, in the order of the campaign's links and pages.
+    """Rounds that each cell and combination of TNSM24 needs, in the order of the campaign's links and pages.
 
-    Columns as `crosslayer.metrics.precision.rounds_needed` gives them.
+    The columns are those of `crosslayer.metrics.precision.rounds_needed`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`crosslayer servers`: how DNS servers of several makes behave over six transports."""
+"""`crosslayer servers`: test DNS servers of several vendors over six transports."""
 
 from __future__ import annotations
 

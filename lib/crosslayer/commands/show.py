@@ -1,4 +1,4 @@
-"""`crosslayer show`: one captured load as a waterfall."""
+"""`crosslayer show`: draw a captured load as a waterfall."""
 
 from __future__ import annotations
 

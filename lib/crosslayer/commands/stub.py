@@ -134,11 +134,11 @@ def command(
 
 
 def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
-    """Obtain the user's consent if the upstream is an address outside; `OutsideError` for another host outside."""
+    """Obtain the user's consent if the upstream is an address outside this machine; `OutsideError` without consent."""
     from crosslayer.testbed import outside
 
     host = settings.upstream_host
-    with contextlib.suppress(ValueError):  # a name: it is refused, or its packets stay in this machine
+    with contextlib.suppress(ValueError):  # a name: `check_consent` refuses it, or its packets stay in this machine
         if not outside.inside(host):
             outside.obtain_consent(f"The stub forwards every query to {host}.", host, given=given, ask=typed)
             outside.allow([host])
@@ -146,16 +146,16 @@ def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
 
 
 def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path | None) -> NoReturn:
-    """Replace this process by the stub, which ends with a signal and reports its own errors.
+    """Replace this process by the stub, which runs until it gets a signal and reports its own errors.
 
     Parameters
     ----------
     settings
-        What to forward, and where to.
+        Settings of the stub.
     metrics
-        File the metrics are appended to; None for standard output.
+        File to which the metrics are appended; None for standard output.
     control
-        Path of the control socket; None for none.
+        Path of the control socket; None for no socket.
     """
     from crosslayer import resources
 
@@ -167,9 +167,9 @@ def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path 
 
 
 def _run_command(settings: StubSettings, command: list[str], *, metrics: Path | None) -> int:
-    """Run a command while the stub answers, and return its exit status (128 + signal where one ended it).
+    """Run a command together with the stub; returns the command's exit status (128 + signal if a signal ended it).
 
-    The metrics go to standard output after the command's own, unless a file is given.
+    Unless a file is given, the metrics are printed to standard output after the command's output.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`crosslayer.open`: a campaign, its tables as frames, its figures and claims as things that show themselves."""
+"""`crosslayer.open`: a campaign with its tables as frames, and its figures and claims for display."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def open_campaign(
     Parameters
     ----------
     campaign
-        Dataset folder. Empty to measure `study`; if this machine cannot, the committed campaign is opened, with a
-        notice.
+        Dataset folder. If empty, `study` is measured; on a machine that cannot measure, the committed campaign is
+        opened with a notice.
     study
-        The study that it must be of; any if this is empty.
+        Required study of the dataset; empty for any.
     size
         Size of the campaign to measure: smoke, quick or paper.
     figures
-        Folder for the figures that are shown, e.g. `figures`; they go to the folder of their study. None saves none.
+        Folder for displayed figures, e.g. `figures`; each is saved in the subfolder of its study. None saves none.
     notice
-        Text to show on top; empty for none.
+        Text above the description of the campaign; empty for none.
 
     Returns
     -------
-    Opened
-        Shows itself as what was measured, where and when.
+    CampaignView
+        Displayed as a description of the campaign.
 
     Raises
     ------
     NotebookError
-        For an unknown parameter of the notebook, a dataset of another study, or where measuring failed.
+        For an unknown parameter of the notebook, a dataset of another study, or a failed measurement.
     DatasetError
         If the dataset cannot be analysed.
     """
@@ -100,22 +100,22 @@ class CampaignTables:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Rows of one table that a claim is judged by."""
+    """Rows of one table by which a claim is judged."""
 
     table: str
     rows: pl.Expr
-    """The Parquet filter, of the table's columns."""
+    """Filter on the columns of the Parquet files."""
     code: str
-    """The filter written out, as Python that reads the dataset."""
+    """Python code that reads these rows from the dataset."""
     frame: pl.LazyFrame
-    """The rows, without rounds that a busy machine spoilt."""
+    """The rows, without rounds that were disturbed by a busy machine."""
 
     def __repr__(self) -> str:
         return self.code
 
 
 def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
-    """The rows of a dataset that a claim of its study is judged by; see `CampaignView.observations`."""
+    """Rows of a dataset by which a claim of its study is judged; see `CampaignView.observations`."""
     study = STUDIES.get(dataset.campaign.study)
     own = study.claims if study else None
     if own is None or claim not in own.checks:
@@ -138,7 +138,7 @@ def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
 
 
 class CampaignView:
-    """A dataset with everything that can be asked of it."""
+    """An opened dataset: its tables, figures, claims and comparisons."""
 
     def __init__(self, dataset: Dataset, folder: Path | None = None, notice: str = "") -> None:
         self.dataset = dataset
@@ -154,16 +154,18 @@ class CampaignView:
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """Names of its study's figures, in the order of the paper; `hosts` where several machines measured it."""
+        """Names of the figures, those of the study in the order of the paper; see `report.Drawer.figures`."""
         return tuple(self._figures)
 
     def figure(self, name: str) -> FigureView:
-        """A figure by its name or the beginning of it, drawn, and saved if `open` received a folder.
+        """Draw a figure, given by its name or an unambiguous prefix, and save it if `open` received a folder.
+
+        A figure that cannot be drawn is returned too; it displays its error.
 
         Raises
         ------
         NotebookError
-            For a name that is none of its figures', or of several. A figure that cannot be drawn shows its error.
+            If no figure or several figures match the name.
         """
         chosen = self._choose(name)
         if chosen.name not in self._shown:
@@ -178,7 +180,7 @@ class CampaignView:
         return FigureView(figure, self.dataset, drawing)
 
     def table(self, name: str) -> AnswerText:
-        """Numbers of a figure: measured values, their 95 % intervals and published values; `.rows` is the frame."""
+        """Table of a figure: measured values, 95 % intervals and published values; `.rows` has them as a frame."""
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)
@@ -187,7 +189,7 @@ class CampaignView:
         return figure_view.table(figure.table)
 
     def verdict(self, name: str) -> AnswerText:
-        """The answer to the question of a figure's study, in a sentence computed from its numbers."""
+        """Answer to the question of a figure's study: a sentence computed from the figure's numbers."""
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)
@@ -197,39 +199,39 @@ class CampaignView:
         return AnswerText(f"**Verdict.** {figure.verdict}" + (f"\n\n**In virtual time.** {virtual}" if virtual else ""))
 
     def claims(self) -> AnswerText:
-        """What became of the published results: those that this dataset measures, and how many of each verdict."""
+        """Table of the published results that this dataset measures, and the number of claims with each verdict."""
         verdicts = report.check_claims(self.dataset)
         measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
         return AnswerText(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
 
     def observations(self, claim: str) -> tuple[Observations, ...]:
-        """The rows that a claim is judged by: `view.observations("T123")[0].frame.collect()`.
+        """Rows by which a claim is judged: `view.observations("T123")[0].frame.collect()`.
 
         Returns
         -------
         tuple of Observations
-            One of each table that the claim needs.
+            One element for each table that the claim needs.
 
         Raises
         ------
         NotebookError
-            For a claim that this study does not judge, or that is not judged by single rows of this campaign.
+            If this study does not judge the claim, or the claim is not judged by single rows of this campaign.
         """
         return observations(self.dataset, claim)
 
     def frame(self, measure: str) -> pl.DataFrame:
-        """One duration as a frame, a row per measured observation: `view.frame("plt")`; see `frames.frame`.
+        """One duration as a frame with one row per measured observation: `view.frame("plt")`; see `frames.frame`.
 
         Raises
         ------
         NotebookError
-            For a measure that no table of the campaign has, or that several have.
+            If no table of the campaign has the measure, or several have it.
         """
         return frames.frame(self.dataset, measure)
 
     def compared(self) -> AnswerText:
-        """The claims whose verdict differs in another campaign of the study, and how many; campaign by campaign."""
+        """Comparison with each campaign in virtual time next to this one: claims whose verdicts differ, and number."""
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in paired_campaigns(self.dataset):
             both = claims.compared(verdicts, report.check_claims(other))

@@ -1,4 +1,4 @@
-"""Measuring from a notebook on the workers of a Dask cluster."""
+"""Measure from a notebook on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def measure(
     batch: int | None = None,
     allow_mixed_versions: bool = False,
 ) -> CampaignView:
-    """Measure a campaign on a cluster, or go on with it: `crosslayer.measure(plan, client=client)`.
+    """Measure a campaign on a cluster, or continue one: `crosslayer.measure(plan, client=client)`.
 
-    Stop it any way you like; the same call goes on with the rounds that are missing.
+    It can be stopped at any time; the same call measures the missing rounds.
 
     Parameters
     ----------
     plan
-        What to measure, e.g. `crosslayer.studies.sized(STUDY, "smoke").resized(clock="virtual")`.
+        Plan of the campaign, e.g. `crosslayer.studies.sized(STUDY, "smoke").resized(clock="virtual")`.
     client
         Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/howto/cluster.md).
     out
-        Folder of the dataset; `data/local/STUDY-cluster` where None.
+        Folder of the dataset; by default `data/local/STUDY-cluster`.
     batch, allow_mixed_versions
         As `crosslayer measure --batch` and `--allow-mixed-versions`.
 
     Returns
     -------
-    Opened
-        As `crosslayer.open` gives it.
+    CampaignView
+        As returned by `crosslayer.open`.
 
     Raises
     ------
     CrosslayerError
-        If no worker can measure, or measuring broke; finished rounds are safe.
+        If no worker can measure, or measuring fails; finished rounds are stored.
     """
     session.begin()
     study = STUDIES[plan.study]

@@ -1,4 +1,4 @@
-"""`crosslayer.compare(...)`: a comparison in a notebook, with its tables and its figure."""
+"""`crosslayer.compare(...)`: a comparison of resolvers in a notebook, with its tables and its figure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from crosslayer.vocabulary import Protocol
 
 
 class ComparisonView:
-    """A comparison that shows itself: its figure, advice and flags.
+    """A comparison of resolvers for display: its figure, advice and flags.
 
     Parameters
     ----------
     path
-        A folder of `crosslayer compare --dataset`. `CrosslayerError` if it is none.
+        A folder of `crosslayer compare --dataset`. For another folder, `CrosslayerError` is raised.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -37,28 +37,28 @@ class ComparisonView:
         measured = read_campaign(self.path)
         self.plan, self.comparison = measured.plan, analysis.of(measured)
         self.visits: pl.DataFrame = visits_frame(self.plan, measured.visits)
-        """A row for each visit."""
+        """One row per visit."""
         self.results: pl.DataFrame = results_frame(self.comparison.lines)
-        """A row for each target and measure: median and 95 % interval, ms."""
+        """One row per target and measure: median and 95 % interval, ms."""
         self._drawing: Drawing = draw(FIGURE, self.comparison.lines, "")
 
     @property
     def chart(self) -> alt.VConcatChart:
-        """The figure as an object of Altair."""
+        """The figure as an Altair chart."""
         return self._drawing.chart
 
     @property
     def advice(self) -> str:
-        """Which to take here, and the condition."""
+        """Recommended resolver and transport, with the condition of the recommendation."""
         return self.comparison.advice
 
     @property
     def flags(self) -> list[str]:
-        """What misleads, each with its evidence."""
+        """Warnings about misleading results, each with its evidence."""
         return [str(flag) for flag in self.comparison.flags]
 
     def text(self) -> str:
-        """What `crosslayer compare` prints."""
+        """The text that `crosslayer compare` prints."""
         return analysis.text(self.comparison, self.plan)
 
     def save(self, path: str | Path) -> Path:
@@ -84,18 +84,18 @@ def compare(
     i_may_send_this: bool = False,
     **options: Any,
 ) -> ComparisonView:
-    """Compare resolvers, or open a comparison that was measured before.
+    """Compare resolvers, or open an existing comparison.
 
     Parameters
     ----------
     resolvers
-        Names, files, stamps and URLs, as the command takes them; or the folder of a dataset, which is opened.
+        Names, files, stamps and URLs, as for `crosslayer compare`; or the folder of a dataset, which is opened.
     transports
-        Only these, such as `["DoH", "DoQ"]`; all but DoTCP by default.
+        Transports to compare, e.g. `["DoH", "DoQ"]`; by default all except DoTCP.
     dataset
-        Folder of the dataset; it is continued if it exists. Relative paths are from the checkout.
+        Folder of the dataset; an existing comparison in it is continued. Relative paths start at the checkout.
     i_may_send_this
-        Consent to the budget, which is printed. Without it nothing is sent to an address outside this machine.
+        Consent to the printed budget of queries. Without it, nothing is sent to an address outside this machine.
     options
         Further parameters of `crosslayer.resolvers.run.request`, such as `everything` and `ca_file`.
 
@@ -104,7 +104,7 @@ def compare(
     ResolversError
         For a faulty argument.
     OutsideError
-        Without consent.
+        If consent is missing.
     """
     if not isinstance(resolvers, (str, Path)):
         arguments = list(resolvers)

@@ -4,4 +4,4 @@ from crosslayer.errors import CrosslayerError
 
 
 class NotebookError(CrosslayerError):
-    """A notebook that cannot go on: an unknown parameter, a failed measurement or a failed notebook."""
+    """A notebook that cannot continue: an unknown parameter, a failed measurement or a failed notebook."""

@@ -16,7 +16,7 @@ from crosslayer.figures.style import COLUMN_WIDTH
 
 
 class AnswerText(Markdown):
-    """Markdown that shows itself, with the rows it was made from."""
+    """Markdown text for display, with the rows it was made from."""
 
     def __init__(self, text: str, rows: pl.DataFrame | None = None) -> None:
         super().__init__(text)  # type: ignore[no-untyped-call]
@@ -24,7 +24,7 @@ class AnswerText(Markdown):
 
 
 class FigureView:
-    """A figure of a dataset, which shows itself: with tooltips in JupyterLab, as a picture on GitHub."""
+    """A figure of a dataset for display: with tooltips in JupyterLab, as a picture on GitHub."""
 
     def __init__(self, figure: Figure, dataset: Dataset, drawing: Drawing | FigureError) -> None:
         self.figure = figure
@@ -33,17 +33,17 @@ class FigureView:
 
     @property
     def error(self) -> str:
-        """Why it cannot be drawn; empty if it can. Asked for anything else, such a figure raises the error."""
+        """Reason why the figure cannot be drawn, or empty. With an error, all properties of the drawing raise it."""
         return str(self._drawing) if isinstance(self._drawing, FigureError) else ""
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The rows it draws."""
+        """Rows that the figure draws."""
         return self._drawn.rows
 
     @property
     def table(self) -> pl.DataFrame | None:
-        """Its numbers for a reader; None if the figure has no table."""
+        """Table of the figure's numbers; None if it has no table."""
         return self._drawn.table
 
     @property
@@ -53,16 +53,16 @@ class FigureView:
 
     @property
     def caption(self) -> str:
-        """Its caption, with provenance."""
+        """Caption of the figure, with provenance."""
         return self._drawn.caption
 
     @property
     def verdict(self) -> str | None:
-        """The answer to its study's question; None if it asks none."""
+        """Answer to the study's question; None if the figure does not answer it."""
         return self._drawn.verdict
 
     def save(self, folder: str | Path) -> dict[str, Path]:
-        """Write it as SVG, PNG, Vega-Lite JSON and CSV into a folder, and say where: paths by ending."""
+        """Write the figure as SVG, PNG, Vega-Lite JSON and CSV into a folder; returns the paths by ending."""
         return report.save(self._drawn, Path(folder), **report.made_from(self._dataset))
 
     @property
@@ -81,27 +81,27 @@ class FigureView:
 
 
 def show_saved(png: Path, figure: Figure) -> None:
-    """The picture of a figure, which has its notes and provenance in it, and its caption."""
+    """Display the picture of a figure, which includes its notes and provenance, and the caption."""
     display(Image(png.read_bytes(), width=width_px(figure), alt=figure.heading), caption(figure))
 
 
 def caption(figure: Figure) -> AnswerText:
-    """What stands under a figure."""
+    """Text under a figure: heading and caption."""
     return AnswerText(f"**{figure.heading}.** {figure.caption}")
 
 
 def failure(error: str) -> AnswerText:
-    """What stands in place of a figure."""
+    """Text in place of a figure that could not be drawn."""
     return AnswerText(f"> **This figure could not be drawn.** {error}")
 
 
 def width_px(figure: Figure) -> int:
-    """Width of a figure's picture."""
+    """Displayed width of a figure's picture, px."""
     return 520 if figure.width == COLUMN_WIDTH else 900
 
 
 def top(dataset: Dataset, notice: str) -> str:
-    """What is analysed, with the notice above it."""
+    """Description of the analysed campaign, below the notice if there is one."""
     campaign = dataset.campaign
     lines = [f"> **Note.** {notice}", ""] if notice else []
     lines.append(
@@ -112,7 +112,7 @@ def top(dataset: Dataset, notice: str) -> str:
 
 
 def table(rows: pl.DataFrame) -> AnswerText:
-    """A Markdown table; numbers with four significant digits, `–` if there is none."""
+    """A Markdown table; floating-point numbers have four significant digits, missing values are `–`."""
 
     def cell(value: Any) -> str:
         if value is None:

@@ -1,4 +1,4 @@
-"""One duration of a campaign as a frame: a row per observation, with its condition and the link's RTT."""
+"""One duration of a campaign as a frame: one row per observation, with its condition and the link's RTT."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from crosslayer.vocabulary import Role
 
 _UNIT = "_ms"
 _OF_THE_CAMPAIGN = frozenset({"campaign", "study", "role"})
-"""Keys with one value in the frame."""
+"""Keys that have the same value in the whole frame."""
 
 
 def frame(dataset: Dataset, measure: str) -> pl.DataFrame:
-    """Measured observations without error that have a duration.
+    """All valid measured observations of a duration.
 
     Parameters
     ----------
     dataset
         An opened campaign.
     measure
-        A column in ms of an observed table, with or without its unit: `plt`, `total_ms`. Where several tables have
-        it, the table before it: `dns_exchanges.total`.
+        A column in ms of a table of observations, with or without its unit: `plt`, `total_ms`. If several tables have
+        this column, prefix it with the table: `dns_exchanges.total`.
 
     Returns
     -------
     polars.DataFrame
-        round, link, link_rtt_ms (nominal), page and the columns of the condition (those with a value), then the measure
-        in ms and in multiples of the RTT (`plt_ms`, `plt_rtt`).
+        round, link, link_rtt_ms (nominal), page, the columns of the condition, and the measure in ms and in multiples
+        of the RTT (`plt_ms`, `plt_rtt`). Columns without any value are omitted.
 
     Raises
     ------
     NotebookError
-        For a measure that no table of the campaign has, or that several have.
+        If no table of the campaign has the measure, or several have it.
     """
     table, column = _chosen(dataset, measure)
     keys = [each.name for each in TABLES[table].columns if each.key]

@@ -1,4 +1,4 @@
-"""Measuring from a notebook: `crosslayer measure` as a child, with its progress, and what is shown where it cannot."""
+"""Measure from a notebook with `crosslayer measure` as a child process, or use the committed campaign instead."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _STOP_TIMEOUT_S = 15.0
 
 
 def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]:
-    """Measure a campaign, or take the committed one if this machine cannot measure.
+    """Measure a campaign, or use the committed one if this machine cannot measure.
 
     Returns
     -------
     tuple
-        Dataset folder, and a notice that says so where it is the committed one.
+        Dataset folder, and a notice if it is that of the committed campaign; else an empty text.
 
     Raises
     ------
     NotebookError
-        If measuring failed: a failed campaign is never replaced by another.
+        If measuring fails; a failed campaign is never replaced by the committed one.
     """
     folder, why_not = measure(study, size, root)
     if folder is not None:
@@ -51,17 +51,17 @@ def committed(study: str, root: Path) -> Path:
 
 
 def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
-    """Measure a campaign by the clock that CROSSLAYER_CLOCK names, or go on with it.
+    """Measure a campaign by the clock that CROSSLAYER_CLOCK names, or continue it.
 
     Returns
     -------
     tuple
-        Dataset folder, or None and why this machine cannot measure.
+        Dataset folder and an empty text, or None and the reason why this machine cannot measure.
 
     Raises
     ------
     NotebookError
-        If measuring failed; finished rounds are stored, and running again resumes.
+        If measuring fails; finished rounds are stored, and a further call resumes.
     """
     if sys.platform != "linux":
         return None, "Measuring needs Linux."
@@ -105,23 +105,23 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """For the child to run: a kernel that is killed takes its measurement with it."""
+    """A function for the child to run before exec: the kernel kills the child when this process dies."""
     libc = ctypes.CDLL(None, use_errno=True)
     set_death_signal, parent = 1, os.getpid()
 
     def before_exec() -> None:
         libc.prctl(set_death_signal, signal.SIGKILL)
-        if os.getppid() != parent:  # it died in between
+        if os.getppid() != parent:  # the parent died before the call of prctl
             os._exit(1)
 
     return before_exec
 
 
 class _Progress:
-    """Shows the progress of a measurement: lines stay, a progress bar (a line ending in a carriage return) is replaced.
+    """Shows the progress of a measurement: lines and a progress bar (text that ends in a carriage return).
 
-    A notebook shows the bar in one output that is updated. Whoever reads only the printed text, as `make reproduce`
-    does, gets the bar as a line every half minute.
+    A notebook shows the bar in one output that is updated. The bar is also printed as a line every 30 s, for programs
+    that read only the printed text, such as `make reproduce`.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Progress:
         return self.lines[-1] if self.lines else ""
 
     def follow(self, stream: IO[bytes]) -> None:
-        """Read until the other end closes."""
+        """Read the stream until its end."""
         pending = b""
         while chunk := os.read(stream.fileno(), 65536):
             *parts, pending = (pending + chunk).replace(b"\n", b"\n\0").replace(b"\r", b"\r\0").split(b"\0")

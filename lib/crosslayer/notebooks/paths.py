@@ -1,4 +1,4 @@
-"""Paths in notebooks: relative ones are from the checkout."""
+"""Paths in notebooks, which are relative to the checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crosslayer.notebooks.errors import NotebookError
 
 
 def find_root() -> Path:
-    """The checkout: the working folder or one above it, else where this package is checked out.
+    """The checkout: the working folder or one above it, else the checkout that contains this package.
 
     Raises
     ------
@@ -25,13 +25,13 @@ def find_root() -> Path:
 
 
 def existing(path: str | Path) -> Path:
-    """A path that the user gave: from the checkout, or else from the working folder."""
+    """Path of an existing file or folder: relative to the checkout if it exists there, else to the working folder."""
     root = _checkout()
     return root / path if root and (root / path).exists() else Path(path).absolute()
 
 
 def fresh(path: str | Path) -> Path:
-    """A path to write to: in the checkout, or else in the working folder."""
+    """Path for writing: relative to the checkout, or to the working folder if there is no checkout."""
     return (_checkout() or Path.cwd()) / path
 
 

@@ -1,4 +1,4 @@
-"""`run_all.ipynb`: measure, or take a given dataset, run the other notebooks, and make the page of all figures."""
+"""`run_all.ipynb`: measure or open a dataset, run the other notebooks, and write the page of all figures."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str],
     size
         Size of the campaigns to measure: `smoke`, `quick` or `paper`.
     clock
-        To measure by: `wall`, or `virtual` in guests.
+        Clock of the measurement: `wall`, or `virtual` in guests.
     campaign
         A dataset folder to analyse instead of measuring; empty to measure.
     studies
-        Studies to measure: a list, a list in JSON as `papermill -p` passes it on, or names separated by commas.
+        Studies to measure: a list, a JSON list (from `papermill -p`), or names separated by commas.
     figures
         Folder for figures and the page that shows them.
 
@@ -62,7 +62,7 @@ def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str],
                 raise NotebookError(
                     f"there is no {kind} {name!r}", where=where, next_step=choice(name, known, say="Choose from")
                 )
-    os.environ["CROSSLAYER_CLOCK"] = clock  # the other notebooks measure their studies by it too
+    os.environ["CROSSLAYER_CLOCK"] = clock  # the other notebooks read it
     root = find_root()
     return Run(root, size, tuple(wanted), existing(campaign) if campaign else None, root / figures)
 
@@ -84,30 +84,31 @@ def _names(studies: str | Sequence[str]) -> list[str]:
 
 @dataclass
 class Run:
-    """A dataset of the first study, the notebooks on it and on all others, and the page of all figures."""
+    """State of `run_all.ipynb`: the dataset of the default study, the executed notebooks, and the output folder."""
 
     root: Path
     size: str
     studies: tuple[str, ...]
-    """What may be measured; of the others, the committed campaigns are analysed."""
+    """Studies to measure; for all others, the committed campaigns are analysed."""
     campaign: Path | None
-    """Dataset folder; None until it is measured."""
+    """Dataset folder of the default study; None until `measure` has set it."""
     figures: Path
     notice: str = ""
     _shown: set[str] = field(default_factory=set)
-    """Notebooks that were run."""
+    """Names of the notebooks that were run."""
     _spent_s: float = 0.0
-    """Time that the notebooks so far took, in seconds."""
+    """Total duration of these notebooks, s."""
 
     def measure(self) -> AnswerText:
-        """Measure a campaign of this size, unless a dataset was given, and say what is analysed.
+        """Measure the default study, unless a dataset was given; returns a description of the analysed campaign.
 
-        If this machine cannot measure, the committed campaign is analysed instead, and every page says so.
+        If this machine cannot measure, or the study is not to be measured, the committed campaign is analysed. Every
+        page then has a notice.
 
         Raises
         ------
         NotebookError
-            If measuring failed; finished rounds are stored, and running again resumes.
+            If measuring fails; finished rounds are stored, and a further call resumes.
         """
         if self.campaign is None and DEFAULT in self.studies:
             self.campaign, self.notice = measured_or_committed(DEFAULT, self.size, self.root)
@@ -117,15 +118,15 @@ class Run:
         return AnswerText(figure_view.top(self._dataset, self.notice))
 
     def notebook(self, name: str) -> None:
-        """Run one notebook by papermill and show its figures; the executed copy goes to `build/notebooks`.
+        """Run one notebook with papermill and show its figures; the executed copy is in `build/notebooks`.
 
-        A notebook of another study measures it where it is among the studies asked for, and analyses the committed
-        campaign otherwise.
+        The notebook of another study measures this study if it is one of `studies`; otherwise it analyses the
+        committed campaign. A box replaces a figure that cannot be drawn, and `report` lists the error.
 
         Raises
         ------
         NotebookError
-            With the error of the cell that failed. A figure that cannot be drawn is a box, and `report` lists it.
+            If a cell fails; with the error of this cell.
         """
         total = len({section.notebook for study in STUDIES.values() for section in study.sections} | {name})
         print(f"Notebook {len(self._shown) + 1} of {total}: {name}", flush=True)
@@ -146,19 +147,19 @@ class Run:
                 figure_view.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
 
     def _report_progress(self, took_s: float, total: int) -> None:
-        """Print how long a notebook took and, from the mean of all so far, how long the remaining ones will take."""
+        """Print the duration of a notebook, and estimate that of the remaining ones from the mean."""
         self._spent_s += took_s
         left_s = self._spent_s / len(self._shown) * (total - len(self._shown))
         rest = f"; the remaining {total - len(self._shown)} take about {_duration(left_s)}" if left_s else ""
         print(f"  done in {_duration(took_s)}{rest}", flush=True)
 
     def others(self) -> None:
-        """Run the notebooks of all studies that have not been run by name: a study that is added shows itself.
+        """Run all notebooks of all studies that have not been run yet, so a new study is included automatically.
 
         Raises
         ------
         NotebookError
-            As `notebook`.
+            As for `notebook`.
         """
         for section in (section for study in STUDIES.values() for section in study.sections):
             if section.notebook not in self._shown:
@@ -178,7 +179,7 @@ class Run:
                 cwd=str(source.parent),
                 progress_bar=False,
                 stdout_file=sys.stdout,  # a notebook that measures prints its progress
-                extra_arguments=["--log-level=ERROR"],  # else the inner kernel's warnings stand among the figures
+                extra_arguments=["--log-level=ERROR"],  # hide warnings of the inner kernel
             )
         except PapermillExecutionError as error:
             raise NotebookError(
@@ -188,12 +189,12 @@ class Run:
             ) from None
 
     def report(self) -> None:
-        """Check the claims, write `index.html` with them and every figure, and say what came out and where it is.
+        """Check the claims, write `index.html` with claims and figures, and print a summary and the path.
 
         Raises
         ------
         NotebookError
-            When all of that is done, where the page has a box in place of a figure.
+            After all this, if a figure could not be drawn.
         """
         verdicts = report.check_claims(self._dataset)
         report.save_claims(verdicts, self._dataset, self.figures)
@@ -208,7 +209,7 @@ class Run:
             raise NotebookError(f"{len(failed)} could not be drawn: {' '.join(failed)}", where=str(where))
 
     def _summary(self, verdicts: pl.DataFrame) -> str:
-        """The verdict line: how many claims have each verdict, and how many have that of the committed campaign."""
+        """Number of claims with each verdict, and number with the same verdict as in the committed campaign."""
         counts = {verdict: n for verdict, n in claims.counts(verdicts).items() if n and verdict != Verdict.NOT_MEASURED}
         line = f"{sum(counts.values())} claims judged: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}."
         committed_campaign = committed(self._dataset.campaign.study, self.root)
@@ -229,5 +230,5 @@ class Run:
 
 
 def _duration(seconds: float) -> str:
-    """A duration for a reader: seconds below two minutes, else minutes."""
+    """A duration as text: in seconds below two minutes, else in minutes."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""`server_cost.ipynb`: what a benchmark of the server has measured, drawn."""
+"""`server_cost.ipynb`: the figure of the server benchmark."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _COSTS = ("cpu_s_per_10000", "rss_mb", "peak_mb", "median_response_ms", "held")
 
 
 def server_cost(*, results: str, figures: str) -> None:
-    """Draw the benchmark's results, save the figure under `figures/server-cost`, show it and its numbers.
+    """Draw the benchmark's results, save the figure in `figures/server-cost`, and show it with its numbers.
 
     Parameters
     ----------
     results
-        What `python -m tests.benchmarks.bench_server_cost --write` has written.
+        JSON file that `python -m tests.benchmarks.bench_server_cost --write` wrote.
     figures
         Folder for the figures.
 

@@ -1,7 +1,8 @@
-"""The notebook that calls: its parameters, how it shows errors, and how it shows charts.
+"""Set up the calling notebook: check its parameters, and set how it shows errors and charts.
 
-papermill only warns of a parameter that a notebook does not have. It writes what it was given into a cell after the
-cell of parameters, and that cell is in the kernel's history: so whoever is called from a notebook can tell.
+papermill only warns of a parameter that a notebook does not have. It writes the given parameters into a cell after the
+notebook's cell of parameters. Both cells are in the kernel's history, so a function called from the notebook can
+compare them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _INJECTED = "# Parameters\n"
 
 
 def begin() -> None:
-    """Look after the notebook that calls; outside of notebooks nothing is done.
+    """Set up the display of errors and charts, and check the parameters; does nothing outside notebooks.
 
     Raises
     ------
@@ -42,17 +43,17 @@ def begin() -> None:
 
 
 def check_parameters(cells: Sequence[str]) -> None:
-    """Refuse what papermill passed on and the notebook does not have.
+    """Refuse parameters from papermill that the notebook does not have.
 
     Parameters
     ----------
     cells
-        What was run, in its order.
+        Source of the executed cells, in order.
 
     Raises
     ------
     NotebookError
-        Naming the unknown and the known parameters.
+        For an unknown parameter; the error names it and the known ones.
     """
     for declared, injected in pairwise(cells):
         known = _assigned(declared)
@@ -67,10 +68,10 @@ def check_parameters(cells: Sequence[str]) -> None:
 
 
 def _assigned(cell: str) -> set[str]:
-    """Names that a cell assigns, where it does nothing else."""
+    """Names that a cell assigns; empty if the cell contains other statements."""
     try:
         statements = ast.parse(cell).body
-    except SyntaxError:  # a magic
+    except SyntaxError:  # an IPython magic
         return set()
     if not all(isinstance(statement, (ast.Assign, ast.AnnAssign)) for statement in statements):
         return set()
@@ -82,7 +83,7 @@ def _is_set(node: ast.Name) -> bool:
 
 
 def _quiet_errors(shell: Any) -> None:
-    """Show foreseeable faults as their message: the traceback would only be about crosslayer itself."""
+    """Show foreseeable errors without traceback, because the traceback would only show crosslayer's own code."""
 
     def handler(self: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None) -> None:
         self._showtraceback(kind, error, [f"{kind.__name__}: {error}"])
@@ -91,9 +92,9 @@ def _quiet_errors(shell: Any) -> None:
 
 
 def show_chart(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Show a user's own chart like a figure: with tooltips in JupyterLab, elsewhere as a picture.
+    """Renderer for the user's own charts: with tooltips in JupyterLab, elsewhere as a picture.
 
-    Altair's own ways want a network, or a newer Vega-Lite than JupyterLab has inside.
+    Altair's own renderers need a network, or a newer Vega-Lite than JupyterLab contains.
     """
     picture = vl_convert.vegalite_to_png(spec, vl_version=vegalite_version(), scale=2.0)
     schema = "https://vega.github.io/schema/vega-lite/v5.json"

@@ -1,9 +1,9 @@
-"""A dataset as files to keep, and one page that joins them.
+"""The report of a dataset: files of figures and claims, and HTML pages that show them.
 
 Every figure is saved as SVG, PNG, Vega-Lite JSON and CSV, the verdicts on the claims as Parquet and Markdown.
-`write_index` gathers what a folder has into pages that need no network: the answer, the claims, a page a study.
-`write_report` makes all of it, and nothing again whose data and code did not change. `pdf.write_pdf` prints it: only
-that needs Chromium.
+`write_index` writes pages from the files of a folder: the answer, the claims, and one page per study. `write_report`
+makes the complete report and skips each part whose data and code have not changed. `pdf.write_pdf` prints the report;
+only this step needs Chromium.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ __all__ = [
 
 
 OF_SEVERAL = ("index.html", RECORD)
-"""Files in the folder of a study that are not made by one run: a report of another study renews the page."""
+"""Files in the folder of a study that several runs write: a report of another study writes the page again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written."""
+    """Result of writing a report."""
 
     page: Path
     """`index.html`."""
     failed: Mapping[str, str]
-    """Figures that could not be drawn, and why; the page has a box in place of each."""
+    """Error by name of each figure that could not be drawn; the page has a box in its place."""
 
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
@@ -83,18 +83,18 @@ def check_others(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> N
 
 
 def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = (), processes: int = 1) -> Report:
-    """Draw and save every figure of a dataset's study, and each load whose packets were kept, then renew the page.
+    """Draw and save every figure of a dataset and every captured load, then write the pages.
 
     Parameters
     ----------
     dataset
-        What to draw.
+        Dataset to draw.
     folder
-        E.g. `figures`; the figures go to a folder of their study in it.
+        E.g. `figures`; the figures go to its subfolder STUDY.
     others
-        Other campaigns of the study; with one in virtual time, the comparison of the clocks is drawn too.
+        Other campaigns of the study. If one has another clock, the comparison of the clocks is drawn too.
     processes
-        How many may draw at the same time; more than one only from a program whose main module may be imported again.
+        Maximum number of parallel processes. More than one requires a main module that can be imported again.
 
     Raises
     ------
@@ -108,10 +108,10 @@ def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] =
 
 
 def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = (), processes: int = 1) -> Report:
-    """Check and save the claims, draw and save the figures, and join them on the page.
+    """Check and save the claims, draw and save the figures, and write the pages.
 
-    `ro-crate-metadata.json` in the folder of the figures describes the run that made them. If folder and campaign are
-    committed ones, the answer in the README is renewed too.
+    `ro-crate-metadata.json` in the folder of the figures describes this run. If folder and campaign are the committed
+    ones, the answer in the README is updated too.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = 
     started = datetime.now(UTC)
     made = Made(dataset, [*others, *repeats(dataset)], folder)
     with ThreadPoolExecutor(1) as pool:
-        judged = None if made.has("claims") else pool.submit(check_claims, dataset)  # numbers, while charts are drawn
+        # The claims are judged while the charts are drawn.
+        judged = None if made.has("claims") else pool.submit(check_claims, dataset)
         failed = draw_all(dataset, others, folder, processes)
         if judged:
             save_claims(judged.result(), dataset, folder)

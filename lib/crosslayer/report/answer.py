@@ -1,7 +1,7 @@
-"""The answer that opens report and README: the cost of encrypted DNS, its evidence, and the headlines of the paper.
+"""The answer at the top of report and README: the cost of encrypted DNS, its evidence, and the paper's headlines.
 
-Each study computes its part (`Study.answer`), `save_answer` keeps it with the facts of its campaign,
-and `gathered` joins the parts of all studies in a folder.
+Each study computes its part (`Study.answer`). `save_answer` stores this part with the facts of its campaign, and
+`gathered` joins the parts of all studies in a folder.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _CLOCKS = {"virtual": "in virtual time", "wall": "in real time"}
 
 
 class AnswerInterval(msgspec.Struct, frozen=True):
-    """A number of the answer, and where a further campaign is expected to lie."""
+    """A number of the answer, with a prediction interval for a further campaign."""
 
     topic: str
     name: str
     unit: str
     values: dict[str, float]
-    """By campaign."""
+    """Value by campaign."""
     mean: float
     low: float | None
-    """None for a single campaign, like `high` and `between`."""
+    """Lower end of the interval; None for a single campaign, like `high` and `between`."""
     high: float | None
     between: float | None
     """Standard deviation between campaigns."""
     held_out: int
-    """Number of campaigns that lie in the interval of all others."""
+    """Number of campaigns whose value lies in the prediction interval of all others."""
 
 
 class CampaignAnswer(msgspec.Struct, frozen=True):
-    """The part of a study, as `answer.json` keeps it: its campaign, and others whose numbers it shares."""
+    """A study's part of the answer, as in `answer.json`: facts of its campaign, sentences and numbers."""
 
     study: str
     campaign: str
@@ -60,7 +60,7 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     """Fewest and most rounds of a link and page."""
     links: int
     machines: tuple[str, ...]
-    """Cores and processor, of the campaign and then of others that its numbers are means of."""
+    """Cores and processor of the campaign's machine, then of its repeats, whose numbers enter the means."""
     revision: str
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
@@ -69,12 +69,12 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
 
     @property
     def campaigns(self) -> int:
-        """Campaigns that the numbers are the means of."""
+        """Number of campaigns over which the numbers are averaged."""
         return max((len(number.values) for number in self.numbers), default=1)
 
     @property
     def evidence(self) -> str:
-        """Campaign, clock, rounds and revision of the sentences."""
+        """Text on study, clock, number of campaigns, rounds, links and revision."""
         fewest, most = self.rounds
         rounds = str(most) if fewest == most else f"{fewest} to {most}"
         clock = _CLOCKS[self.clock].removeprefix("in ")
@@ -87,21 +87,21 @@ class Whole:
     """The parts of all studies in a folder."""
 
     sentences: tuple[tuple[str, str], ...]
-    """Topic and its sentences: virtual time first, then what real time gives."""
+    """Topics and their sentences, those from virtual time first."""
     increases: tuple[tuple[str, ...], ...]
     """Table of the increases of the page load time over plain DNS: header, then a row for each topic and transport."""
     evidence: str
-    """What was measured, where, with which revision; empty if there are no sentences."""
+    """Text on the studies, machines and revisions; empty if there is no part with sentences or increases."""
     headlines: tuple[tuple[str, str, str], ...]
     """Claim, statement of the paper, verdict in plain words."""
     intervals: tuple[tuple[str, AnswerInterval], ...]
-    """Topic with its clock, and each number of the sentences."""
+    """Topic with its clock, and number, for all numbers of the answer."""
     counts: str
     """Number of published results for each verdict; empty if none was checked."""
 
 
 def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
-    """Write `folder/STUDY/answer.json`; where the campaign contributes nothing, remove an earlier one.
+    """Write `folder/STUDY/answer.json`, or remove it if the campaign contributes nothing.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _machine(host: Host) -> str:
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:
-    """Further campaigns of the conditions of a committed one, in `data/repeats/STUDY`; none for any other campaign."""
+    """Repeats of a committed campaign in `data/repeats/STUDY`; none for other campaigns."""
     root = resources.checkout()
     if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
         return []
@@ -159,7 +159,7 @@ def repeats(dataset: Dataset) -> list[Dataset]:
 
 
 def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterval, ...]:
-    """The numbers of the first campaign, each with its values in the others."""
+    """The numbers of the first campaign, each with its values in all campaigns."""
     tables = published.load()
     by_campaign = {}
     for dataset in campaigns:
@@ -172,7 +172,7 @@ def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterv
 
 
 def _interval(of: Mapping[str, AnswerNumber]) -> AnswerInterval:
-    """One number, by campaign."""
+    """Mean and prediction interval of one number, given by campaign."""
     numbers = list(of.values())
     further = _further(numbers)
     held_out = 0
@@ -276,7 +276,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
 
 
 def _expected(parts: Sequence[CampaignAnswer]) -> str:
-    """How far from the numbers a further campaign is expected to be at most, by clock."""
+    """Sentence on the largest expected differences of a further campaign, by clock and unit."""
     by_clock = []
     for clock, name in _CLOCKS.items():
         most: dict[str, float] = {}
@@ -299,7 +299,7 @@ _DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
 
 
 def _rounded_up(value: float) -> str:
-    """Two significant digits."""
+    """A value rounded up to two significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(round(value / step, 6)) * step:.2g}"
 
@@ -321,12 +321,12 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def renew_readme(dataset: Dataset, folder: Path) -> None:
-    """Put the answer into the README of a checkout, where the figures of a committed campaign were made in `figures/`.
+    """Update the answer in the README of a checkout.
 
     Parameters
     ----------
     dataset, folder
-        What was reported and where to; for any other than `data/raw/STUDY` and `figures` nothing is done.
+        Dataset and folder of the report. Nothing is done unless these are `data/raw/STUDY` and `figures`.
     """
     root = folder.resolve().parent
     readme = root / "README.md"
@@ -340,7 +340,7 @@ def renew_readme(dataset: Dataset, folder: Path) -> None:
 
 
 def as_markdown(whole: Whole) -> str:
-    """The answer as it stands in the README."""
+    """The answer as Markdown for the README."""
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
     headlines = ["The paper's headlines (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []

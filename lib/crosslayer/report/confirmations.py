@@ -1,4 +1,4 @@
-"""When committed campaigns were last measured again, and the result: sentences on files of `crosslayer drift`."""
+"""Sentences on the last repeated measurement of committed campaigns, from files of `crosslayer drift`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crosslayer.report.files import ReportError
 
 @dataclass(frozen=True, slots=True)
 class _DriftResult:
-    """What is read of a file of `crosslayer drift`."""
+    """The keys of a file of `crosslayer drift` that are used here."""
 
     study: str
     measured: str
@@ -23,14 +23,14 @@ class _DriftResult:
 
 
 def confirmations(study: str, folder: Path | None = None) -> dict[str, str]:
-    """Sentences on the committed campaigns of a study that were measured again, by name of the campaign's folder.
+    """Sentences on the committed campaigns of a study that were measured again, by folder name of the campaign.
 
     Parameters
     ----------
     study
         Name of a study.
     folder
-        Has one file per campaign, as `crosslayer drift --out` writes it.  [default: `data/drift` of the checkout]
+        Folder with one file of `crosslayer drift --out` per campaign; by default `data/drift` of the checkout.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Drawing a dataset's figures, over processes where that pays."""
+"""Draw a dataset's figures, in several processes if this is faster."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
-"""Figures from which on processes draw more than they take to start."""
+"""Minimum number of figures for which several processes are faster, including their start."""
 _ONE_AT_A_TIME = 5_000_000
-"""Rows from which on one process draws alone: each takes the memory of a figure, and uses all cores as it is."""
+"""Maximum number of rows for several processes: larger figures need much memory and use all cores by themselves."""
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processes: int) -> dict[str, str]:
-    """Draw and save the figures of a dataset that the folder lacks; those that could not be drawn by name, and why."""
+    """Draw and save the figures that the folder lacks; returns the error by name of each figure that failed."""
     drawer = Drawer(dataset, others)
     made = Made(dataset, others, folder)
     names = [figure.name for figure in drawer.figures if not made.has(figure.name)]
@@ -37,7 +37,7 @@ def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processe
     if processes == 1 or large or len(names) < _WORTH_PROCESSES:
         errors = [_error(drawer, folder, name) for name in names]
     else:
-        # Not forked: polars has threads, and a fork of those may wait for ever.
+        # Spawned, not forked: polars has threads, so a forked process may deadlock.
         with ProcessPoolExecutor(
             processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(dataset, others, folder)
         ) as pool:
@@ -48,7 +48,7 @@ def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processe
 
 
 class Drawer:
-    """Draws figures of a dataset, and of the first other campaign that is in virtual time."""
+    """Draws figures of a dataset, and compares it with the first of the other campaigns that has another clock."""
 
     def __init__(self, dataset: Dataset, others: Sequence[Dataset] = ()) -> None:
         self.dataset = dataset
@@ -56,7 +56,7 @@ class Drawer:
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
-        """Figures of the study; also those of both clocks, and that of several hosts, if there are such campaigns."""
+        """Figures of the study, then those that compare clocks or hosts, if the campaigns have several."""
         study = STUDIES.get(self.dataset.campaign.study)
         of_study = study.figures if study else ()
         of_clocks = clocks.figures(study.name) if study and self.other else ()
@@ -80,7 +80,7 @@ class Drawer:
         return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
     def verdict_virtual(self, figure: Figure) -> str:
-        """The answer to a figure's question in virtual time; empty if it asks none, or the dataset is in virtual time.
+        """Answer to a figure's question from the other campaign, if that one is in virtual time; else empty.
 
         Raises
         ------
@@ -95,12 +95,12 @@ class Drawer:
         return draw(figure, self._inputs_of_other, other.caption).verdict or ""
 
     def save(self, figure: Figure, folder: Path) -> Drawing:
-        """Draw a figure and save it, or in its place why it cannot be drawn.
+        """Draw and save a figure; if it cannot be drawn, save the error in its place.
 
         Raises
         ------
         FigureError
-            As `draw`, when that is saved.
+            As for `draw`, after the error is saved.
         """
         about = {"beside": self.other.campaign.campaign} if self.other else {}
         try:
@@ -124,7 +124,7 @@ class Drawer:
 
 
 _drawers: list[tuple[Drawer, Path]] = []
-"""That of a drawing process, and where to."""
+"""Drawer and output folder of this drawing process; empty in the main process."""
 
 
 def _begin(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
@@ -137,7 +137,7 @@ def _draw(name: str) -> str:
 
 
 def _error(drawer: Drawer, folder: Path, name: str) -> str:
-    """Draw and save; why it could not be drawn, or an empty text."""
+    """Draw and save a figure; returns the error, or an empty text."""
     [figure] = [figure for figure in drawer.figures if figure.name == name]
     try:
         drawer.save(figure, folder)

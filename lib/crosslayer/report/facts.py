@@ -1,4 +1,4 @@
-"""Facts of a campaign as names and values: when, where and with what it was measured."""
+"""Facts of a campaign as names and values: times, machine and configuration of the measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILE = "about.json"
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
-    """Everything below as plain values: campaign, overview, provenance, confirmations, versions, whole."""
+    """All facts as plain values: campaign, overview, provenance, confirmations, versions, whole (`campaign.json`)."""
     return {
         "campaign": dataset.campaign.campaign,
         "overview": overview(dataset),
@@ -32,7 +32,7 @@ def about(dataset: Dataset) -> dict[str, Any]:
 
 
 def save(dataset: Dataset, folder: Path) -> None:
-    """Write `folder/STUDY/about.json`, from which the page of the study is made again without the dataset.
+    """Write `folder/STUDY/about.json`, so the page of the study can be made again without the dataset.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def save(dataset: Dataset, folder: Path) -> None:
 
 
 def saved(folder: Path, study: str) -> dict[str, Any] | None:
-    """What `save` wrote of a study; None if it did not.
+    """The facts that `save` wrote for a study; None if there are none.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def saved(folder: Path, study: str) -> dict[str, Any] | None:
 
 
 def elsewhere(dataset: Dataset) -> str:
-    """A sentence where a dataset was measured on another machine than this one; else empty.
+    """A sentence if a dataset was measured on another machine than this one; else empty.
 
-    Empty also for the campaigns of a checkout's `data/raw`: their pages are the same wherever they are made.
+    Also empty for campaigns in `data/raw` of a checkout, whose pages must be the same on every machine.
     """
     if _is_committed(dataset):
         return ""
@@ -84,7 +84,7 @@ def _is_committed(dataset: Dataset) -> bool:
 
 
 def overview(dataset: Dataset) -> dict[str, str]:
-    """The campaign in a few rows."""
+    """The main facts of the campaign: times, cells, rounds, method, host and notes."""
     campaign = dataset.campaign
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
@@ -104,7 +104,7 @@ def overview(dataset: Dataset) -> dict[str, str]:
 
 
 def _last_confirmed(dataset: Dataset, confirmed: dict[str, str]) -> str:
-    """When a committed campaign was last measured again; empty for any other."""
+    """When a committed campaign was last measured again; empty for other campaigns."""
     if not _is_committed(dataset):
         return ""
     if dataset.campaign.clock == "wall":
@@ -113,7 +113,7 @@ def _last_confirmed(dataset: Dataset, confirmed: dict[str, str]) -> str:
 
 
 def provenance(dataset: Dataset) -> dict[str, str]:
-    """How the campaign was measured: plan, seed, revision and rows."""
+    """Provenance of the campaign: times, seed, plan, rows, revision, host, link backend and notes."""
     campaign = dataset.campaign
     clean = {True: " (clean)", False: " (with uncommitted changes)", None: ""}[campaign.git_clean]
     counted = json.loads(whole(dataset)).get("rows") or {}
@@ -133,13 +133,13 @@ def provenance(dataset: Dataset) -> dict[str, str]:
 
 
 def whole(dataset: Dataset) -> str:
-    """`campaign.json`."""
+    """The text of `campaign.json`, indented."""
     raw = json.loads((dataset.folder / "campaign.json").read_text(encoding="utf-8"))
     return json.dumps(raw, indent=1, ensure_ascii=False)
 
 
 def host_text(campaign: Campaign) -> str:
-    """The machine as text."""
+    """The host as text: processor, cores, memory, system and kernel."""
     host = campaign.host
     if not host.cores:
         return host.cpu
@@ -155,7 +155,7 @@ def _when(started: str, ended: str) -> str:
     except ValueError:
         return f"{started} to {ended}"
     if any(time.tzinfo is None for time in times):
-        return f"{started} to {ended}"  # an imported campaign does not know its time zone
+        return f"{started} to {ended}"  # the times of an imported campaign have no time zone
     times = [time.astimezone(UTC) for time in times]
     minutes = (times[1] - times[0]).total_seconds() / 60
     span = f"{minutes:.0f} minutes" if minutes < 180 else f"{minutes / 60:.0f} hours"

@@ -1,4 +1,4 @@
-"""Figures and claims as files, and reading back those of a campaign."""
+"""Write figures and claims to files, and read those of a campaign."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLAIMS = "claims.parquet"
 _OTHERS = "claims-other-campaigns.parquet"
 ANSWER = "answer.json"
 VERDICT_FILES = (_CLAIMS, "claims.md", _OTHERS, ANSWER)
-"""What is written of the verdicts of a campaign; the last two only where there is something in them."""
+"""Files of the verdicts of a campaign. The last two are written only if they have content."""
 _COLUMNS_OF_OTHERS = {"compared_with": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 ENDINGS = (*_PICTURES, "json")
@@ -32,38 +32,38 @@ ENDINGS = (*_PICTURES, "json")
 
 
 class ReportError(CrosslayerError):
-    """Figures, claims or their page that cannot be written or shown."""
+    """Figures, claims or pages that cannot be written or read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A figure as it was found in a folder."""
+    """A figure that was read from a folder."""
 
     study: Study
     figure: Figure
     spec: dict[str, Any]
-    """Vega-Lite, and what `save` kept with it."""
+    """Vega-Lite specification with the metadata of `save`."""
     svg: str
-    """Empty if it could not be drawn."""
+    """The picture; empty if the figure could not be drawn."""
 
     @property
     def campaign(self) -> str:
-        """Whose figure it is."""
+        """Campaign of the figure."""
         return self._kept("campaign")
 
     @property
     def verdict(self) -> str:
-        """The answer to its question; empty if it has none."""
+        """Answer to the question of the figure; empty if it has none."""
         return self._kept("verdict")
 
     @property
     def verdict_virtual(self) -> str:
-        """The answer of the campaign in virtual time; empty if there is none."""
+        """Answer from the campaign in virtual time; empty if there is none."""
         return self._kept("verdict_virtual")
 
     @property
     def error(self) -> str:
-        """Why it could not be drawn; empty if it could."""
+        """Reason why the figure could not be drawn; empty if it was drawn."""
         return self._kept("error")
 
     def _kept(self, name: str) -> str:
@@ -71,17 +71,17 @@ class Saved:
 
 
 def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
-    """Write a figure as SVG, PNG (two pixels per CSS pixel), Vega-Lite JSON, and the CSV it draws.
+    """Write a figure as SVG, PNG (two pixels per CSS pixel), Vega-Lite JSON, and its rows as CSV.
 
     Parameters
     ----------
     drawing
         The figure.
     folder
-        Made where it is missing.
+        Folder for the files; created if it is missing.
     about
-        Stored in the JSON under `usermeta.crosslayer`, with name, caption and verdict; `campaign` is also the last
-        column of the CSV, so that copied rows name their campaign.
+        Metadata, stored in the JSON under `usermeta.crosslayer` with name, caption and verdict. `campaign` is also the
+        last column of the CSV, so copied rows name their campaign.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     ReportError
         If the folder cannot be written.
     FigureError
-        If the renderer refuses the chart; nothing is written then.
+        If the renderer refuses the chart; no file is written.
     """
     name = drawing.figure.name
     rows = drawing.rows.with_columns(campaign=pl.lit(about["campaign"])) if "campaign" in about else drawing.rows
@@ -111,12 +111,12 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
 
 
 def check_folder(dataset: Dataset, folder: Path) -> None:
-    """Refuse a folder that the report of a dataset must not be written to, before anything is drawn.
+    """Refuse a folder to which the report of a dataset must not be written; called before anything is drawn.
 
     Raises
     ------
     ReportError
-        If it is a file, or a dataset is where the files of the study would go.
+        If the folder is a file, or its subfolder for the study contains a dataset.
     """
     for path in (folder, made := folder / dataset.campaign.study):
         if path.exists() and not path.is_dir():
@@ -130,17 +130,17 @@ def check_folder(dataset: Dataset, folder: Path) -> None:
 
 
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path, **about: str) -> dict[str, Path]:
-    """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`."""
+    """Call `save` for the folder of the figure's study, e.g. `figures/coalescing/`."""
     return save(drawing, folder / dataset.campaign.study, **made_from(dataset), **about)
 
 
 def made_from(dataset: Dataset) -> dict[str, str]:
-    """Values that identify the dataset of a figure: `campaign` and `dataset_sha256`."""
+    """Metadata that identifies the dataset of a figure: `campaign` and `dataset_sha256`."""
     return {"campaign": dataset.campaign.campaign, "dataset_sha256": dataset_sha256(dataset.folder)}
 
 
 def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: Path) -> None:
-    """Keep why a figure cannot be drawn, in the place of what an earlier campaign may have left there."""
+    """Save why a figure cannot be drawn, and remove the files of this figure from an earlier campaign."""
     path = folder / dataset.campaign.study / f"{figure.name}.json"
     about = {"name": figure.name, "campaign": dataset.campaign.campaign, "error": str(error)}
     write(path, _as_json({"usermeta": {_KEY: about}}))
@@ -149,7 +149,7 @@ def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: P
 
 
 def saved_figures(folder: Path) -> list[Saved]:
-    """Every figure of every study that a folder has, in the order of the studies and their papers.
+    """All figures in a folder, in the order of the studies and their papers.
 
     Raises
     ------
@@ -181,11 +181,11 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     Parameters
     ----------
     verdicts
-        From `crosslayer.claims.check`; in the Parquet the column `campaign` is added in front.
+        From `crosslayer.claims.check`. The Parquet file has an additional first column `campaign`.
     dataset
-        What was checked.
+        Dataset that was checked.
     folder
-        E.g. `figures`; made where it is missing.
+        E.g. `figures`; created if it is missing.
 
     Returns
     -------
@@ -213,15 +213,16 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
 def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> None:
     """Write the verdicts of other campaigns of the study, as `claims-other-campaigns.parquet`.
 
-    Its columns are `compared_with` (campaign of `dataset`), `campaign` and `clock` of the other one, and those of
+    Its columns are `compared_with` (campaign of `dataset`), `campaign` and `clock` of the other campaign, and those of
     `crosslayer.claims.check`.
 
     Parameters
     ----------
     of_others
-        Each with its verdicts, of which those that it measured are kept; for none, a table that is there goes.
+        Other campaigns with their verdicts. Claims that are not measured are omitted; if no row remains, the file is
+        removed.
     dataset
-        The campaign whose verdicts they are compared with.
+        The campaign with which the others are compared.
     folder
         As for `save_claims`.
 
@@ -247,7 +248,7 @@ def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], datas
 
 
 def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """The verdicts of other campaigns on the claims of `saved_claims`, of every study in the folder.
+    """The verdicts of other campaigns on the claims of `saved_claims`, for all studies in the folder.
 
     Returns
     -------
@@ -266,13 +267,13 @@ def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
 
 
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
-    """The verdicts in a folder: of the dataset, and of other studies there for the claims that only those check.
+    """The verdicts of a dataset in a folder, with those of other studies on the claims that these check.
 
     Returns
     -------
     polars.DataFrame or None
-        Columns `campaign` and those of `crosslayer.claims.check`, in their order; None if there is no table of this
-        campaign and of this version's columns.
+        Columns `campaign` and those of `crosslayer.claims.check`, rows in the order of the claims. None if there is no
+        table of this campaign with the columns of this version.
 
     Raises
     ------
@@ -288,7 +289,7 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
             continue
         checked = other.filter(pl.col("claim_id").is_in([claim for claim, owner in of_claim.items() if owner == name]))
         own = pl.concat([own.join(checked, on="claim_id", how="anti"), checked])
-    # Those that other studies claim themselves come last.
+    # Claims that other studies make themselves come last.
     order = pl.concat([order, own.join(order, on="claim_id", how="anti").select("claim_id")])
     return order.join(own, on="claim_id", maintain_order="left").select(own.columns)
 
@@ -308,7 +309,7 @@ def _read_claims(path: Path) -> pl.DataFrame | None:
 
 
 def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
-    """A saved table; None if there is none of this version's columns."""
+    """A saved table; None if it is missing or has other columns than this version."""
     if not path.is_file():
         return None
     try:
@@ -321,12 +322,12 @@ def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a temporary file and rename it, so that a reader never sees half of it.
+    """Write a temporary file and rename it, so a reader never sees an incomplete file.
 
     Raises
     ------
     ReportError
-        If the folder cannot be made or written.
+        If the folder cannot be created or written.
     """
     fresh = path.with_name(f".{path.name}.new")
     try:

@@ -1,4 +1,4 @@
-"""Captured loads of a campaign, each drawn as a page of its own, which the points of a report's figures open."""
+"""Captured loads of a campaign, each drawn as one HTML page; points in the figures of the report link to these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER = "loads"
 
 
 def save_loads(dataset: Dataset, folder: Path) -> None:
-    """Draw each captured load as `folder/STUDY/loads/NAME.html`, in place of those of an earlier campaign.
+    """Draw each captured load as `folder/STUDY/loads/NAME.html`; pages of an earlier campaign are removed.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def save_loads(dataset: Dataset, folder: Path) -> None:
 
 
 def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
-    """Address of each load's page from that of its study, its length in ms, and its conditions by column."""
+    """Address of each load's page relative to the study's page, its duration in ms, and its conditions by column."""
     pages = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
     return [
         {

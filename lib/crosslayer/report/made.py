@@ -1,7 +1,7 @@
-"""Cache of figures and tables: one whose data and code did not change is not made again.
+"""Cache of figures and tables: a figure or table is made again only if its data or code have changed.
 
-`.made.json` in the folder of a study has a key of data and code for each of them, and the SHA-256 of its files.
-Git ignores it: a fresh clone makes everything once.
+`.made.json` in the folder of a study has, for each figure or table, a hash of data and code and the SHA-256 of its
+files. Git ignores this file, so a fresh clone makes everything once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from crosslayer.report.files import write
 RECORD = ".made.json"
 _PACKAGE = Path(__file__).parents[1]
 _ELSEWHERE = ("commands", "notebooks", "testbed", "browser", "guest", "stub", "dns", "h3", "discover", "packets")
-"""Packages that neither figures nor claims depend on."""
+"""Packages on which neither figures nor claims depend."""
 _LIBRARIES = ("altair", "numpy", "polars", "vl-convert-python")
 
 
 class Made:
-    """Figures and tables in `folder/STUDY`, of a dataset and the other campaigns."""
+    """Record of the figures and tables in `folder/STUDY` that were made from a dataset and other campaigns."""
 
     def __init__(self, dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
         self._folder = folder / dataset.campaign.study
@@ -34,14 +34,14 @@ class Made:
         self._key = _sha256(json.dumps([*data, _code(dataset.campaign.study)]).encode())
 
     def has(self, name: str) -> bool:
-        """Whether `name` was made of the same data by the same code, and its files are as they were written."""
+        """Whether `name` was made from the same data by the same code, and its files are unchanged."""
         record = self._records().get(name)
         if record is None or record["key"] != self._key:
             return False
         return all(self._hash(file) == expected for file, expected in record["files"].items())
 
     def remember(self, made: dict[str, Iterable[str]]) -> None:
-        """Record the names of the files of each thing made; a file that does not exist must not exist later either.
+        """Record figures or tables with their files. If a file is missing, `has` requires that it remains missing.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class Made:
         write(self._folder / RECORD, json.dumps(self._records() | fresh, indent=1).encode())
 
     def _records(self) -> dict[str, dict[str, Any]]:
-        """What is recorded; a file that cannot be read records nothing."""
+        """Content of the record; empty if the file cannot be read."""
         try:
             records: dict[str, dict[str, Any]] = json.loads((self._folder / RECORD).read_bytes())
         except (OSError, ValueError):

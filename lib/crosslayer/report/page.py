@@ -1,6 +1,6 @@
-"""The pages of a folder: the answer, the claims, a page a study; none needs a network.
+"""The HTML pages of a folder: the answer, the claims, and one page per study. None needs a network.
 
-Their content is gathered here; `templates/` has their form and escapes everything that is not marked as safe.
+This module collects their content. The templates in `templates/` render it and escape all text not marked as safe.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _HOSTS = Section(HOSTS.notebook, "Hosts", "The machines that measured this campa
 def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     """Write the pages of a folder from the figures, claims and answers saved in it.
 
-    `index.html` has the answer, its figure, the verdicts by paper and the questions; `claims.html` every claim;
-    `STUDY/index.html` the figures of a study; `report.js` draws their charts. None needs a network. Figures and claims
-    of the dataset's study are shown where they are of this very campaign; those of other studies as they are.
+    `index.html` has the answer, its figure, the verdicts by paper and the questions. `claims.html` has every claim,
+    `STUDY/index.html` the figures of a study. `report.js` draws their charts. No file needs a network. Of the dataset's
+    study, only figures and claims of this campaign are shown; of other studies, all that the folder has.
 
     Parameters
     ----------
     dataset
-        Whose pages they are.
+        Dataset that the pages report.
     folder
         E.g. `figures`.
     notice
-        Printed on top of the pages; a dataset of another machine has a notice of its own.
+        Notice at the top of the pages. A dataset from another machine has a further notice.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
 
 
 def whole(dataset: Dataset, folder: Path) -> str:
-    """The same content as one page with everything inside, to be printed.
+    """Report of a dataset as one self-contained page for printing.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def whole(dataset: Dataset, folder: Path) -> str:
 
 
 class _Content:
-    """What a folder has of a campaign and of other studies."""
+    """Figures, claims and notices that the pages show: those of a campaign and of the other studies in a folder."""
 
     def __init__(self, dataset: Dataset, folder: Path, notice: str) -> None:
         campaign = dataset.campaign.campaign
@@ -139,7 +139,7 @@ class _Content:
         self.figure_answers = [text for saved in own for text in _answers(saved)]
 
     def common(self, link: Callable[[str, str], str]) -> dict[str, Any]:
-        """What several pages show; `link` makes the address of a figure from its study and name."""
+        """Template values that several pages share; `link` returns the address of a figure from its study and name."""
         verdicts, others = self.verdicts, self.others
         by_paper = _by_paper(verdicts)
         return {
@@ -167,7 +167,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
 
 
 def _from_here(study: str, figure: str) -> str:
-    """Address of a figure from the pages at the top of the folder; of its study where the figure is empty."""
+    """Address of a figure for pages at the top of the folder; address of its study if `figure` is empty."""
     return f"{study}/index.html#{figure}" if figure else f"{study}/index.html"
 
 
@@ -176,7 +176,7 @@ def _on_this_page(study: str, figure: str) -> str:
 
 
 def _index(content: _Content) -> dict[str, Any]:
-    """What `index.html` shows besides the common."""
+    """Template values of `index.html`."""
     shown = [saved for saved in content.figures if not saved.error]
     pictures = [saved for saved in shown if saved.figure.name == saved.study.picture]
     own = [saved for saved in shown if saved.study is content.study]
@@ -232,7 +232,7 @@ _IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
 def _sources(
     verdicts: pl.DataFrame | None, figures: Sequence[Saved], folder: Path, link: Callable[[str, str], str]
 ) -> dict[str, dict[str, str]]:
-    """Study, address of the figure and of its rows (CSV) by claim; the study's page if the claim has no figure."""
+    """Study, address of the figure and address of its CSV, by claim; without a figure, the address of the study."""
     if verdicts is None:
         return {}
     of_claim = owners()
@@ -258,7 +258,7 @@ def _sources(
 
 
 def _renew_script(path: Path) -> None:
-    """Write the script of the charts, unless the file was made of the same source by the same libraries."""
+    """Write the script of the charts, unless the file was made from the same source and library versions."""
     source, _, _ = _loader().get_source(_templates(), "charts.js")
     made_of = hashlib.sha256(
         f"{importlib.metadata.version('vl-convert-python')} {vegalite_version()} {source}".encode()
@@ -271,7 +271,7 @@ def _renew_script(path: Path) -> None:
 
 @cache
 def script() -> str:
-    """The script of the charts with the libraries that draw them."""
+    """The script of the charts, bundled with the libraries that draw them."""
     source, _, _ = _loader().get_source(_templates(), "charts.js")
     bundled: str = vl_convert.javascript_bundle(source, vl_version=vegalite_version())
     return bundled
@@ -304,17 +304,17 @@ def _templates() -> jinja2.Environment:
 
 
 def _css(verdict: str) -> str:
-    """Class of a verdict."""
+    """CSS class of a verdict."""
     return verdict.replace(" ", "-")
 
 
 def _picture(svg: str) -> str:
-    """A picture as the address of itself: shorter than in base64."""
+    """Data URL of an SVG picture; percent-encoding is shorter than base64."""
     return f"data:image/svg+xml;charset=utf-8,{quote(svg, safe=' =:/;,()<>+@?!|*$')}"
 
 
 def _slim(spec: dict[str, Any]) -> dict[str, Any]:
-    """A chart whose rows are columns, so that no name is written more than once; the page's script turns them back."""
+    """A chart with its rows stored by column, so each name occurs once. The page's script restores the rows."""
     tables = {
         name: {column: [row.get(column) for row in rows] for column in rows[0]} if rows else {}
         for name, rows in spec.get("datasets", {}).items()
@@ -332,13 +332,13 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
 
 
 def _answers(saved: Saved) -> list[str]:
-    """The answer of a figure by its campaign's clock, and by the virtual one where that has been asked too."""
+    """Answer of a figure by the clock of its campaign, then in virtual time if a campaign of that clock was given."""
     virtual = [f"In virtual time: {saved.verdict_virtual}"] if saved.verdict_virtual else []
     return [saved.verdict, *virtual] if saved.verdict and saved.figure.notebook != clocks.NOTEBOOK else []
 
 
 def _by_claim(others: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
-    """What other campaigns say of each claim that they measured."""
+    """Verdicts of other campaigns, by claim."""
     if others is None:
         return {}
     rows = others.partition_by("claim_id", as_dict=True, maintain_order=True)
@@ -346,7 +346,7 @@ def _by_claim(others: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
 
 
 def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """Each two campaigns of a study: names, clocks and verdicts on the claims that both measured, and what differs."""
+    """Comparisons of all pairs of campaigns: names, verdicts on the claims that both measured, number that differ."""
     if verdicts is None or of_others is None:
         return []
     comparisons = []
@@ -376,14 +376,14 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _interval(row: dict[str, Any]) -> str:
-    """The interval of a claim; in words where both ends are written the same."""
+    """Interval of a claim as text, with a phrase in its place if both ends are equal after rounding."""
     text = claims.interval(row)
     ends = re.fullmatch(r"\[(.+), (.+)\]", text)
     return "within the last digit" if ends and ends[1] == ends[2] else text
 
 
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """The headline claims that this study checks, and those that another one here has measured, with their titles."""
+    """Headline claims with their titles: those that this study checks, and those that another study measured."""
     if verdicts is None:
         return []
     titles = {claim: title for study in STUDIES.values() for claim, title in study.headlines.items()}
@@ -397,7 +397,7 @@ def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str
 
 
 def _parts(figures: list[Saved]) -> list[tuple[Section, list[Saved]]]:
-    """The parts of the page that have figures."""
+    """Sections of the page that have figures, with these figures."""
     sections = [*(section for study in STUDIES.values() for section in study.sections), _CLOCKS, _HOSTS]
     parts = [(part, [saved for saved in figures if saved.figure.notebook == part.notebook]) for part in sections]
     return [(part, of_part) for part, of_part in parts if of_part]

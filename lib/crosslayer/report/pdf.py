@@ -1,4 +1,4 @@
-"""The page on paper, printed by the environment's Chromium as an ordinary process."""
+"""The report as PDF, printed by Chromium as an ordinary process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crosslayer.report.page import whole
 
 _FLAGS = (
     "--headless=new",
-    "--no-sandbox",  # root and containers have no sandbox; nothing but our own page is opened
+    "--no-sandbox",  # root and containers have no sandbox; only our own page is opened
     "--disable-gpu",
     "--no-first-run",
     "--disable-background-networking",
@@ -34,22 +34,22 @@ _DRAW_TIMEOUT_S = 300.0
 
 _PRINT = {
     "printBackground": True,
-    "preferCSSPageSize": True,  # size and margins are the style sheet's
+    "preferCSSPageSize": True,  # size and margins come from the style sheet
     "generateTaggedPDF": True,
     "generateDocumentOutline": True,
 }
-"""Page.printToPDF of the Chrome DevTools Protocol: WebDriver's own print command cannot ask for bookmarks."""
+"""Parameters of Page.printToPDF (Chrome DevTools Protocol); WebDriver's print command has no option for bookmarks."""
 
 
 def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
-    """Print answer, verdicts, figures, claims and provenance of a campaign, A4.
+    """Print answer, verdicts, figures, claims and provenance of a campaign to an A4 PDF.
 
     Parameters
     ----------
     dataset, folder
-        As for `write_index`, which wrote the folder.
+        As for `write_index`, which must have written the folder.
     file
-        Path of the PDF; its folder is made if it is missing.
+        Path of the PDF; its folder is created if it is missing.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
     BrowserError
         If there is no Chromium.
     ReportError
-        Where Chromium does not start or does not print, or the file cannot be written.
+        If Chromium does not start or does not print, or the file cannot be written.
     """
     programs = find_browser()
     other_way = f"Open {folder / 'index.html'} in any browser and print it from there."

@@ -1,7 +1,6 @@
-"""One load as a waterfall: lookup, connection, requests, what the server saw, and every packet, on one axis of time.
+"""One load as a waterfall: lookup, connection, requests, events at the server, and packets, on one time axis.
 
-Packets are drawn by what can be read without a key: when, how large, which QUIC packet types; their keys are for
-Wireshark.
+Packets are drawn from data that is readable without keys: time, size and QUIC packet types. The keys are for Wireshark.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from crosslayer.packets import PACKETS, About, Frame, PacketsError, read_about, 
 from crosslayer.vocabulary import Role
 
 WIDTH, LABELS, ROW, LANE = 1160, 250, 18, 58
-"""Width of the picture and of the names at its left, height of a row and of a connection's packets: px."""
+"""Width of the picture and of the labels at its left, height of a row and of a connection's packets, px."""
 PACKETS_MOST = 6000
-"""What is drawn of a load; the file has the rest."""
+"""Maximum number of packets drawn per load; the capture file has all."""
 _FULL_BYTES, _FULL_PX = 1500, 24
 _ROWS_MOST = 400
 _NUMBER_MOST = 1e19
-"""Nanoseconds since the Unix epoch are below."""
+"""Limit for plausible numbers; times in ns since the Unix epoch are below it."""
 _SYN, _ACK = 0x02, 0x10
 _RTT_PX, _RTTS_MOST = 42, 60
 
@@ -45,7 +44,7 @@ KINDS = {
     "UDP": GREY,
     "padding": "#c4c4c4",
 }
-"""Packets by what they are, and their colours."""
+"""Colours by kind of packet."""
 BARS = {"lookup": GREY, "connection": PURPLE, "waiting": "#c9dff0", "body": BLUE, "server": INK}
 _LONG_TYPES = {1: ("Initial", "0-RTT", "Handshake", "Retry"), 0x6B3343CF: ("Retry", "Initial", "0-RTT", "Handshake")}
 _PHASES = {  # label, from, to, kind of bar
@@ -73,7 +72,7 @@ _MARKS = {"fcp_ms": "FCP", "plt_ms": "PLT", "load_complete_ms": "page complete",
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A span of time in a row, ms."""
+    """A time span in a row, ms."""
 
     start: float
     end: float
@@ -83,22 +82,22 @@ class Bar:
 
 @dataclass(slots=True)
 class Row:
-    """A line of the waterfall."""
+    """A row of the waterfall."""
 
     label: str
     bars: list[Bar] = field(default_factory=list)
     text: str = ""
-    """The label in full."""
+    """The label at full length."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """The packets of a connection, or of a client's port over UDP."""
+    """The packets of a connection, or over UDP those between the same two ports."""
 
     label: str
     ends: str
     packets: list[tuple[float, Packet, list[tuple[str, int]]]] = field(default_factory=list)
-    """When, ms; the packet; its parts: kind and bytes."""
+    """Time, ms; packet; kind and bytes of each of its parts."""
 
     @property
     def counted(self) -> str:
@@ -108,7 +107,7 @@ class Flow:
 
 
 def waterfall(file: Path) -> str:
-    """A capture as an HTML page that needs nothing else.
+    """A capture as a self-contained HTML page.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def waterfall(file: Path) -> str:
     Raises
     ------
     PacketsError
-        If it cannot be read, or does not show which end is the client's.
+        If the file cannot be read, or the direction of its packets cannot be determined.
     """
     about, recorded = read_kept(file)
     about = about or About(condition=file.stem, profile={})
@@ -183,11 +182,11 @@ class WaterfallLoad:
     length_ms: float | None
     """Duration of the load, ms."""
     conditions: Mapping[str, str | int | bool]
-    """What it was measured under, by column of its table."""
+    """Conditions of the load: values of the key columns of its table."""
 
 
 def captured(folder: Path) -> list[WaterfallLoad]:
-    """The loads whose packets are below a folder, by link and page the slowest first."""
+    """Captured loads in a folder and its subfolders, sorted by link, page, and from slow to fast."""
     collected = []
     for file in folder.rglob(f"*{PACKETS}"):
         about = read_about(file)
@@ -213,7 +212,7 @@ def captured(folder: Path) -> list[WaterfallLoad]:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From ms to px."""
+    """Scale of the time axis, from ms to px."""
 
     begin: float
     end: float
@@ -237,7 +236,7 @@ def _bar(start: object, end: object, kind: str, what: str) -> list[Bar]:
 
 
 def _phases(table: str, row: Mapping[str, Any]) -> Iterator[Row]:
-    # What is asked for together with its name does not wait for it.
+    # A document that is requested together with its name does not wait for the answer.
     at_once = row.get("condition") in ("at-once", "at-once-no-token")
     for label, start, end, kind in _PHASES.get(table, ()):
         begin = 0.0 if not start or (at_once and kind == "waiting") else row.get(start)
@@ -265,7 +264,7 @@ def _resources(about: About) -> Iterator[Row]:
 
 
 def _served(about: About, zero_ns: int, end: float) -> list[Row]:
-    """What the server reported of the load, a row a query, request or connection."""
+    """Rows of the server log: one per query, request or connection."""
     collected = []
     for event in about.server:
         at_ns, done_ns = _number(event.get("time")), _number(event.get("done"))
@@ -294,13 +293,13 @@ def _packet(frame: Frame) -> Packet | None:
 def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tuple[Frame, Packet]]:
     """The packets that the client sent or received, each with its direction.
 
-    Captures of other programs often have no directions. The client is then who sends the first packet of a connection:
-    an Initial of QUIC, a SYN without ACK or a query to port 53. Its other packets are known by its address.
+    Captures of other programs often lack directions. The sender of the first packet of a connection is then the
+    client: of a QUIC Initial, a SYN without ACK, or a query to port 53. Other packets are matched by its address.
 
     Raises
     ------
     PacketsError
-        If no connection begins in such a capture.
+        If directions are missing and the capture contains no start of a connection.
     """
     if all(frame.sent is not None for frame, _ in packets):
         return packets
@@ -327,7 +326,7 @@ def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tupl
 
 
 def _begins(packet: Packet) -> bool:
-    """Whether a client sends it as the first packet of a connection."""
+    """Whether a packet is the first one that a client sends on a connection."""
     if packet.ip_protocol == socket.IPPROTO_TCP:
         return packet.flags & (_SYN | _ACK) == _SYN
     parts = quic_packets(packet.payload, packet.bytes - 8)
@@ -335,13 +334,13 @@ def _begins(packet: Packet) -> bool:
 
 
 def _flows(packets: Iterable[tuple[Frame, Packet]], zero_ns: int, about: About) -> tuple[list[Flow], float]:
-    """Packets by connection, in the order of their first ones; when the last was, ms."""
+    """Packets by connection, in the order of their first packets, and the time of the last packet, ms."""
     named = {str(event.get("remote")): event for event in about.server if event.get("event") == "connection"}
     flows: dict[tuple[Any, ...], Flow] = {}
     last = 0.0
     for frame, packet in packets:
         near, far = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
-        if frame.interface == "lo" and packet.source[1] != 53:  # both ends are here: the client asks port 53
+        if frame.interface == "lo" and packet.source[1] != 53:  # on loopback, the client queries port 53
             near, far, packet = packet.source, packet.destination, replace(packet, sent=True)
         flow = flows.get(key := (packet.ip_protocol, near, far))
         if flow is None:
@@ -356,7 +355,7 @@ def _flows(packets: Iterable[tuple[Frame, Packet]], zero_ns: int, about: About) 
 
 
 def _parts(packet: Packet, port: int) -> Iterator[tuple[str, int]]:
-    """What a datagram or segment is made of: kind and bytes of each part."""
+    """Parts of a datagram or segment: kind and bytes of each."""
     if packet.ip_protocol == socket.IPPROTO_TCP:
         yield "TCP", packet.bytes
     elif port == 53:
@@ -371,14 +370,14 @@ def _parts(packet: Packet, port: int) -> Iterator[tuple[str, int]]:
 
 
 def quic_packets(datagram: bytes, length: int) -> list[tuple[str, int]]:
-    """The QUIC packets of a datagram (RFC 9000, section 17), as far as it can be read: type and bytes of each."""
+    """Type and bytes of each QUIC packet in a datagram (RFC 9000, section 17), up to the first unreadable one."""
     collected: list[tuple[str, int]] = []
     offset = 0
     try:
         while offset < length:
             first = datagram[offset]
             if not first & 0x80:
-                if first & 0x40:  # what follows a short header is its own; a zero is padding
+                if first & 0x40:  # a packet with a short header fills the datagram; a zero byte is padding
                     collected.append(("1-RTT", length - offset))
                 break
             version = int.from_bytes(_of(datagram, offset + 1, 4))
@@ -416,7 +415,7 @@ def _of(data: bytes, at: int, size: int) -> bytes:
 
 
 def _sticks(flow: Flow, scale: Scale) -> Iterator[tuple[str, str, str]]:
-    """Class, path and words of each packet: what is sent goes up from the middle, what came down, its parts in turn."""
+    """CSS class, SVG path and label of each part of each packet: sent ones point up from the middle, others down."""
     middle = LANE / 2
     for at, packet, parts in flow.packets:
         if at > scale.end:
@@ -439,7 +438,7 @@ def _bars(rows: Iterable[Row], about: About) -> set[str]:
 
 
 def _ticks(begin: float, end: float) -> list[float]:
-    """Round moments, ten at most, ms."""
+    """At most ten round times for the axis, ms."""
     step = 10.0 ** math.floor(math.log10((end - begin) / 4))
     while (end - begin) / step > 10:
         step *= 2 if (end - begin) / step <= 20 else 2.5 if (end - begin) / step <= 25 else 5
@@ -447,7 +446,7 @@ def _ticks(begin: float, end: float) -> list[float]:
 
 
 def _rtts(rtt: float, end: float) -> list[float]:
-    """Times of whole round-trips, if they are far enough apart to be distinguished."""
+    """Times of whole round-trips, ms; empty if there are too many to be distinguished."""
     if not rtt or end / rtt > _RTTS_MOST:
         return []
     return [n * rtt for n in range(math.floor(end / rtt) + 1)]
