@@ -1,4 +1,4 @@
-"""The DNS clients on real sockets against small servers that answer well, badly or not at all."""
+"""The DNS clients on real sockets with small local servers that answer correctly, wrongly or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NAME = "www.example.org"
 QUESTION = Question(NAME)
 LOOPBACK = "127.0.0.1"
 NOBODYS_PORT = 1
-"""No system gives it away by itself: one that was free a moment ago may be that of a test running beside this one."""
+"""Port without a listener. It is not ephemeral, so no parallel test gets it."""
 QUICK = ClientSettings(timeout_s=0.3)
 
 Datagrams = Callable[[bytes], list[bytes]]
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def at(port: int, folder: Path | None = None) -> Resolver:
-    """The server of every transport on one port."""
+    """A resolver whose transports all have the same port on the loopback."""
     return Resolver(LOOPBACK, NAME, folder / "ca.pem" if folder else None, dict.fromkeys(DEFAULT_PORTS, port))
 
 
@@ -78,7 +78,7 @@ def answer_to(wire: bytes, *, flags: int = 0, rcode: dns.rcode.Rcode = dns.rcode
 
 @contextmanager
 def udp_server(reply: Datagrams) -> Iterator[tuple[int, list[bytes]]]:
-    """A UDP server in a thread; yields its port and what it received."""
+    """A UDP server in a thread; yields its port and the list of received datagrams."""
     received: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((LOOPBACK, 0))
@@ -104,9 +104,9 @@ def udp_server(reply: Datagrams) -> Iterator[tuple[int, list[bytes]]]:
 
 @contextmanager
 def tcp_server(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """A TCP or TLS server in a thread, one connection at a time; yields its port.
+    """A TCP or TLS server in a thread, for one connection at a time; yields its port.
 
-    A fault of the handler that is not the client's doing fails the test.
+    An exception of the handler fails the test, except an `OSError`, which the client may have caused.
     """
     faults: list[BaseException] = []
     stopping = threading.Event()
@@ -125,7 +125,7 @@ def tcp_server(handler: Handler, context: ssl.SSLContext | None = None) -> Itera
                         with connection:
                             handler(connection)
                     except OSError:
-                        pass  # the client gave up, which is what some tests are about
+                        pass  # the client gave up, as some tests intend
                     except BaseException as fault:
                         faults.append(fault)
 
@@ -165,7 +165,7 @@ def read_once(connection: Connection) -> None:
 
 
 def linger(connection: Connection) -> None:
-    """Wait for the client's close."""
+    """Wait until the client closes the connection."""
     while connection.recv(65536):
         pass
 
@@ -465,7 +465,7 @@ Respond = Callable[[h2.connection.H2Connection, int, dict[bytes, bytes], bytes],
 
 
 def http2_server(respond: Respond) -> Handler:
-    """An HTTP/2 server that hands complete requests to `respond`."""
+    """An HTTP/2 server that calls `respond` for each complete request."""
 
     def handle(connection: Connection) -> None:
         http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
@@ -626,9 +626,9 @@ def doq_server(
     lose: Callable[[int], bool] = lambda number: False,
     overhear: Callable[[int], bool] = lambda number: False,
 ) -> Iterator[int]:
-    """A DoQ server on aioquic in a thread, one connection at a time.
+    """A DoQ server (aioquic) in a thread, for one connection at a time; yields its port.
 
-    It loses the datagrams that `lose` says, and does not hear those that `overhear` says, by their number from 1.
+    `lose` selects sent datagrams to drop and `overhear` received ones to ignore, by their number from 1.
     """
     configuration = QuicConfiguration(is_client=False, alpn_protocols=[alpn])
     configuration.load_cert_chain(folder / "server.pem", folder / "server.key")
@@ -699,7 +699,7 @@ def test_doq(folder: Path, resumption: Resumption) -> None:
 
 
 def test_a_priming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> None:
-    # The server's first datagram is its handshake; its second, sent after the client's Finished, has the ticket.
+    # The server's first datagram is its handshake. The second has the ticket and is sent after the client's Finished.
     store = SessionStore()
     with doq_server(folder, lose=lambda number: number == 2) as port:
         row = exchange(at(port, folder), QUESTION, Protocol.DOQ, sessions=store, priming=True)
@@ -731,7 +731,7 @@ def test_no_query_is_sent_on_a_timed_out_connection(folder: Path) -> None:
     ):
         client.connect(query)
         client.query(query)
-        time.sleep(2 * QUICK.timeout_s)  # what it told the server as its idle timeout
+        time.sleep(2 * QUICK.timeout_s)  # twice the idle timeout that the client announced
         before = len(heard)
         with pytest.raises(DnsError, match="timeout"):
             client.query(query)

@@ -1,4 +1,4 @@
-"""Chromium and HTTPS records, good and broken: one round by the virtual clock, read from its dataset."""
+"""Chromium with valid and broken HTTPS records: the dataset of one round in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report in a real browser: every chart draws, the claims can be searched, nothing is fetched, and it prints."""
+"""The report in a real browser: all charts are drawn, claims can be filtered, nothing is fetched, and it prints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from crosslayer.report.pdf import write_pdf
 from crosslayer.studies import DEFAULT, STUDIES
 
 CAPTURED = {("fiber", "0-rtt"): 60.0, ("fiber", "1-rtt"): 75.0, ("4g", "0-rtt"): 300.0}
-"""PLT of the loads whose packets were kept, ms."""
+"""PLT of the captured loads, ms."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def browser(programs: BrowserPrograms, tmp_path_factory: pytest.TempPathFactory)
         "--disable-background-networking",
         "--host-resolver-rules=MAP * ~NOTFOUND",
         "--window-size=1400,1000",
-        "--force-prefers-reduced-motion",  # nothing moves while it is clicked
+        "--force-prefers-reduced-motion",  # no element moves during a click
         f"--user-data-dir={profile}",
     ):
         options.add_argument(flag)
@@ -109,7 +109,7 @@ def claims(index: Path, browser: webdriver.Chrome) -> webdriver.Chrome:
 
 
 def shown(browser: webdriver.Chrome) -> list[tuple[str, str]]:
-    """Claim and verdict (class) of the rows that are not hidden, in their order."""
+    """Claim and verdict (CSS class) of the visible rows, in order."""
     rows = browser.execute_script(
         "return [...document.querySelectorAll('table.claims tbody tr')].filter(row => row.offsetParent !== null)"
         ".map(row => [row.id, row.className])"
@@ -137,7 +137,7 @@ def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chro
 @pytest.mark.parametrize("name", ["index.html", "claims.html", f"{DEFAULT}/index.html"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_axe_finds_no_barrier(index: Path, browser: webdriver.Chrome, name: str, width: int) -> None:
-    """WCAG 2.1 A and AA (contrast, names, alternative texts) and the best practices that axe knows."""
+    """axe checks WCAG 2.1 A and AA (contrast, names, alternative texts) and its best practices."""
     axe = resources.files("axe_core_python") / "axe.min.js"
     browser.set_window_size(width, 1000)
     try:
@@ -160,7 +160,7 @@ def test_axe_finds_no_barrier(index: Path, browser: webdriver.Chrome, name: str,
 
 
 def test_a_click_on_a_figure_offers_the_loads_behind_it(opened: webdriver.Chrome, page: Path) -> None:
-    """Those of its link and page, those that it names first; each opens as a waterfall."""
+    """The dialog offers the loads of the clicked link and page; each has a waterfall."""
     listed = opened.find_elements("css selector", "#loads details a")
     assert len(listed) == len(CAPTURED)
     offered = opened.execute_script(
@@ -200,7 +200,7 @@ def test_the_claims_table_has_every_claim_and_can_be_filtered(claims: webdriver.
     claims.find_element("name", "verdict").send_keys("reproduced")
     some = shown(claims)
     assert {verdict for _, verdict in some} == {"reproduced"}
-    # A claim that follows from another is counted apart, whatever its own verdict.
+    # A claim that follows from another is counted separately, independent of its own verdict.
     counted = claims.execute_script(
         "return [...document.querySelectorAll('table.claims tbody tr')].map(row => row.dataset.counted)"
     )
@@ -255,7 +255,7 @@ def test_the_claims_can_be_sorted_by_verdict_and_back(claims: webdriver.Chrome) 
 
 
 def test_a_chart_gives_its_rows_back_as_the_file_has_them(opened: webdriver.Chrome, page: Path) -> None:
-    """They are on the page as columns."""
+    """The page stores the rows by column."""
     opened.execute_script(
         "HTMLAnchorElement.prototype.click = () => {};"
         "URL.createObjectURL = blob => { window.given = blob; return 'blob:'; };"

@@ -1,4 +1,4 @@
-"""`crosslayer link`: a command of the user's own on an emulated link, with the server at the far end."""
+"""`crosslayer link`: run a command of the user on an emulated link, with the server at the far end."""
 
 from __future__ import annotations
 
