@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Protocol
@@ -395,6 +395,8 @@ class Ordering:
     criterion: str = "95 % interval of each difference excludes 0"
     resolution: float = 0.0
     """Smallest difference, in the unit, that the clock of the campaign resolves. Smaller differences have no sign."""
+    resolutions: Mapping[str, float] = field(default_factory=dict)
+    """The same of margins that have another unit, by the name of the margin."""
 
     def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
@@ -402,8 +404,12 @@ class Ordering:
         if not margins:
             raise NotMeasured("this takes several links, and the campaign has one")
         count, enough = len(margins), self.enough or len(margins)
-        floor = max(self.resolution, float(np.nextafter(0, 1)))
-        upward, downward = zip(*(_Margin.both_sides(margin, floor) for margin in margins.values()), strict=True)
+        resolution = {name: self.resolutions.get(name, self.resolution) for name in margins}
+        sides = (
+            _Margin.both_sides(margin, max(resolution[name], float(np.nextafter(0, 1))))
+            for name, margin in margins.items()
+        )
+        upward, downward = zip(*sides, strict=True)
         holds, refuted = _jointly(upward, enough), _jointly(downward, count - enough + 1)
         right = sum(margin.value > 0 for margin in margins.values())
         ranked = sorted(zip(upward, margins.items(), strict=True), key=lambda item: -item[0].strength)
@@ -418,10 +424,10 @@ class Ordering:
             which = "weakest" if enough == count else f"{enough} needed, that one"
             text += f"; {which} {name}: {signed(deciding.value)}{spaced(self.unit)}"
         where = Position.INSIDE if holds else Position.OUTSIDE if refuted else Position.ACROSS
-        if where is Position.ACROSS and any(_unresolved(margin, self.resolution) for margin in margins.values()):
-            return replace(_below_the_clock(deciding, self.resolution, self.unit), why=f"{text}; {_BELOW}.")
-        sides = (upward, enough) if right >= enough else (downward, count - enough + 1)
-        return _outcome(_BY_POSITION[where], text, deciding, self.unit, _rounds_of_ordering(*sides))
+        if where is Position.ACROSS and any(_unresolved(one, resolution[key]) for key, one in margins.items()):
+            return replace(_below_the_clock(deciding, resolution[name], self.unit), why=f"{text}; {_BELOW}.")
+        side, needed = (upward, enough) if right >= enough else (downward, count - enough + 1)
+        return _outcome(_BY_POSITION[where], text, deciding, self.unit, _rounds_of_ordering(side, needed))
 
 
 @dataclass(frozen=True, slots=True)

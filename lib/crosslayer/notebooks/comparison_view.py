@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,7 +70,7 @@ class ComparisonView:
         return self._drawing._repr_mimebundle_() | {"text/plain": self.text()}
 
     def __repr__(self) -> str:
-        return f"ComparisonView({html.escape(str(self.path))!r}): {self.advice}"
+        return f"ComparisonView({str(self.path)!r}): {self.advice}"
 
 
 def compare(

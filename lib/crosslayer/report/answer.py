@@ -300,6 +300,8 @@ _DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
 
 def _rounded_up(value: float) -> str:
     """A value rounded up to two significant digits."""
+    if value <= 0:  # every campaign gave the same number
+        return "0"
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(round(value / step, 6)) * step:.2g}"
 

@@ -102,7 +102,7 @@ class Drawer:
         FigureError
             As for `draw`, after the error is saved.
         """
-        about = {"beside": self.other.campaign.campaign} if self.other else {}
+        about = {"compared_with": self.other.campaign.campaign} if self.other else {}
         try:
             drawing = self.draw(figure)
             if verdict := self.verdict_virtual(figure):
