@@ -266,14 +266,14 @@ def by_id(
     if unfounded := [text for text in causes or {} if isinstance(text, str) and "guess" not in text.lower()]:
         raise ValueError(f"this cause has no number of ours, call it a guess: {unfounded[0]}")
     entries: list[tuple[str, str, Any]] = []
-    for field, values in (("cause", causes), ("remark", remarks), ("sample", samples)):
-        entries += [(field, claim, value) for value, claims in (values or {}).items() for claim in claims.split()]
-    for field, texts in (("follows_from", follows), ("given_by", given)):
-        entries += [(field, claim, text) for claim, text in (texts or {}).items()]
-    for field, claim, value in entries:
-        if claim not in by_claim or getattr(by_claim[claim], field):
-            raise ValueError(f"{claim} has no check, or a {field} already")
-        by_claim[claim] = replace(by_claim[claim], **{field: value})
+    for attribute, values in (("cause", causes), ("remark", remarks), ("sample", samples)):
+        entries += [(attribute, claim, value) for value, claims in (values or {}).items() for claim in claims.split()]
+    for attribute, texts in (("follows_from", follows), ("given_by", given)):
+        entries += [(attribute, claim, text) for claim, text in (texts or {}).items()]
+    for attribute, claim, value in entries:
+        if claim not in by_claim or getattr(by_claim[claim], attribute):
+            raise ValueError(f"{claim} has no check, or a {attribute} already")
+        by_claim[claim] = replace(by_claim[claim], **{attribute: value})
     return by_claim
 
 

@@ -247,7 +247,7 @@ CHECKS = by_id(
     claim(
         "B059",
         "In EU and US DoQ is faster than DoH and varies less",
-        greater(mean, [("DoH", "DoQ")], "EU", "US") | _LESS_VARIANCE,
+        {**greater(mean, [("DoH", "DoQ")], "EU", "US"), **_LESS_VARIANCE},
         Ordering(
             unit="ms, ms²", resolution=RESOLUTION["ms"], resolutions=dict.fromkeys(_LESS_VARIANCE, RESOLUTION["ms²"])
         ),
