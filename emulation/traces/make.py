@@ -1,4 +1,4 @@
-"""Makes the traces of this folder, from nothing but a seed: `python emulation/traces/make.py`."""
+"""Generate the traces of this folder from a fixed seed: `python emulation/traces/make.py`."""
 
 import random
 from pathlib import Path
@@ -8,7 +8,7 @@ OPPORTUNITY_BITS = 1504 * 8
 
 
 def cellular(mean_mbit: float, draw: random.Random, *, length_ms: int = 10_000, step_ms: int = 200) -> list[int]:
-    """The ms of each opportunity: a rate that wanders every 0.2 s, and two gaps of 0.3 s, as in a handover."""
+    """Return the times of delivery opportunities, ms. The rate changes every 0.2 s; two gaps of 0.3 s are handovers."""
     times, rate, due = [], mean_mbit, 0.0
     for ms in range(1, length_ms + 1):
         if ms % step_ms == 0:
@@ -21,7 +21,7 @@ def cellular(mean_mbit: float, draw: random.Random, *, length_ms: int = 10_000, 
 
 
 def leo(draw: random.Random) -> list[str]:
-    """Eight satellites of 15 s: each has its RTT, and packets are held for 40 ms from one to the next."""
+    """Return the lines of a trace of eight satellites, 15 s each. At each handover, packets are held for 40 ms."""
     lines = ["duration_ms,rtt_ms,download_mbit,upload_mbit"]
     for _ in range(8):
         rtt_ms = round(draw.uniform(28, 60), 1)

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// console is the line to the host.
+// console is the guest's terminal to the host; it carries frames, see the package comment.
 type console struct {
 	file     *os.File
 	reader   *bufio.Reader
 	mutex    sync.Mutex
-	received int // since the host was last told that more may come
+	received int // bytes read since the last C frame, less than credit
 }
 
-// User-Mode Linux does not take up its input again once a terminal's 4 KB were full. So the host sends no more than
-// twice this ahead of what it was told it may.
+// credit is the number of bytes that one C frame allows the host to send. User-Mode Linux stops reading a terminal for good
+// once its 4 KB buffer was full. The host therefore never has more than 2 x credit unacknowledged bytes on the way.
 const credit = 1024
 
 func openConsole(name string) (*console, error) {
@@ -41,7 +41,7 @@ func openConsole(name string) (*console, error) {
 	return c, nil
 }
 
-// Read reads what has come, and tells the host that more may.
+// Read implements io.Reader. It sends the host a C frame for every credit bytes read.
 func (c *console) Read(buffer []byte) (int, error) {
 	n, err := c.file.Read(buffer)
 	for c.received += n; c.received >= credit; c.received -= credit {
@@ -50,7 +50,7 @@ func (c *console) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// makeRaw makes a terminal hand on every byte as it is.
+// makeRaw sets a terminal to raw mode: it passes every byte unchanged and without waiting for a line.
 func makeRaw(fd int) error {
 	t, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
@@ -62,12 +62,12 @@ func makeRaw(fd int) error {
 	return unix.IoctlSetTermios(fd, unix.TCSETS, t)
 }
 
-// send writes one frame; whole, from any goroutine.
+// send writes one frame. It is safe for concurrent use.
 func (c *console) send(kind byte, payload []byte) {
 	frame := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(payload)))
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	_, _ = c.file.Write(append(frame, payload...)) // a host that is gone ends this guest
+	_, _ = c.file.Write(append(frame, payload...)) // ignored: receive fails too if the host is gone, and powers the guest off
 }
 
 // receive reads one frame.
@@ -81,12 +81,12 @@ func (c *console) receive() (byte, []byte, error) {
 	return head[0], payload, err
 }
 
-// drain waits until the host has everything that was sent.
+// drain waits until the terminal has transmitted all output (tcdrain).
 func (c *console) drain() {
 	_ = unix.IoctlSetInt(int(c.file.Fd()), unix.TCSBRK, 1)
 }
 
-// openTerminal makes a terminal for the command: our side, and its.
+// openTerminal creates a pseudo-terminal for the command. It returns the master and the slave.
 func openTerminal(j *job) (*os.File, *os.File, error) {
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func openTerminal(j *job) (*os.File, *os.File, error) {
 	if err := os.Chown(name, int(j.UID), int(j.GID)); err != nil {
 		return nil, nil, err
 	}
-	if !j.Terminal[0] { // the host's terminal is in use, and still turns \n into \r\n by itself
+	if !j.Terminal[0] { // the host's terminal is not in raw mode: it turns \n into \r\n itself
 		t, err := unix.IoctlGetTermios(int(child.Fd()), unix.TCGETS)
 		if err != nil {
 			return nil, nil, err
@@ -125,7 +125,7 @@ func resize(terminal *os.File, size [2]uint16) error {
 	return unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size[0], Col: size[1]})
 }
 
-// setBatch makes the scheduler let a program that is woken wait its turn.
+// setBatch selects the policy SCHED_BATCH: a process that wakes up does not preempt the running one.
 func setBatch() error {
 	const schedBatch = 3
 	priority := int32(0)

@@ -1,15 +1,28 @@
 //go:build linux
 
-// Command crosslayer-guest is the first process of the User-Mode Linux guest in which everything is measured: by a clock
-// that stands still while anything computes, or where the host refuses namespaces. It runs one command as if that ran on
-// the host: same files (read-only, but for folders in memory and those that are named), same user, same standard streams.
+// Command crosslayer-guest is the init of the User-Mode Linux guest that contains the whole testbed. The testbed runs in
+// a guest for virtual time, or because the host's kernel does not allow namespaces. The init runs one command with the
+// host's files, user and standard streams. Files are read-only except in /tmp and /run, which are in memory, and in the
+// folders that the job names.
 //
-// The job lies in a file that the kernel's word crosslayer_job names: a line of JSON and, where the job says so, all of the
-// command's standard input. Otherwise it talks to lib/crosslayer/guest over the guest's first console, in frames: a
-// letter, the length (4 bytes, big endian), the payload. The guest sends R (it runs), then 1 and 2 (output and errors of the
-// command), A (standard input was taken), C (1,024 bytes more may come) and last X (its exit status) or F (why it could not
-// be run). The host sends 0 (standard input, empty at its end; the next after an A), S (a signal's number) and W (the
-// terminal's size).
+// The kernel parameter crosslayer_job names the file with the job: one line of JSON, followed by the command's whole
+// standard input if the job's member "given" is true. All other communication with lib/crosslayer/guest uses frames on the
+// guest's first console: a letter, the length of the payload (4 bytes, big endian) and the payload.
+//
+// Frames from the guest:
+//
+//	R     the guest is running
+//	1, 2  standard output and standard error of the command
+//	A     the last 0 frame was written to the command's standard input
+//	C     the host may send 1,024 more bytes
+//	X     exit status of the command; the last frame
+//	F     the reason why the command could not be run; the last frame
+//
+// Frames from the host:
+//
+//	0  standard input, empty at its end; the host waits for an A before the next one
+//	S  number of a signal for the command
+//	W  size of the terminal
 package main
 
 import (
@@ -25,7 +38,8 @@ import (
 	"syscall"
 )
 
-// What prepare sets for its own thread (timer slack, scheduling) the command gets from the thread that starts it.
+// prepare sets timer slack and scheduling policy of its own thread. The command inherits both only if the same thread
+// starts it.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -33,7 +47,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest: is the init of a User-Mode Linux guest, not a program to run")
 		os.Exit(2)
 	}
-	job, jobErr := takeJob(os.Getenv("crosslayer_job")) // now: it may lie where the devices will be
+	job, jobErr := takeJob(os.Getenv("crosslayer_job")) // first: mountDevices hides a job in /dev
 	if err := mountDevices(); err != nil {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest:", err)
 		powerOff()
@@ -58,25 +72,25 @@ func powerOff() {
 	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// A job is what the host asks for.
+// job is a request of the host to run a command.
 type job struct {
 	Command     []string  `json:"command"`        // program (a path) and arguments
 	Environment []string  `json:"environment"`    // NAME=value
 	Folder      string    `json:"folder"`         // working folder
-	UID         uint32    `json:"uid"`            // whom it runs as
+	UID         uint32    `json:"uid"`            // user and groups that the command runs as
 	GID         uint32    `json:"gid"`            //
 	Groups      []uint32  `json:"groups"`         //
-	Writable    []string  `json:"writable"`       // folders of the host, the same in the guest
-	Virtual     bool      `json:"virtual"`        // the clock stands still while anything computes
+	Writable    []string  `json:"writable"`       // folders of the host that are writable in the guest
+	Virtual     bool      `json:"virtual"`        // the guest runs in virtual time
 	Terminal    [3]bool   `json:"terminal"`       // which standard streams are a terminal
 	Size        [2]uint16 `json:"size"`           // rows and columns of the terminal
-	Given       bool      `json:"given"`          // what follows in the file is all of the command's standard input
-	SetClock    bool      `json:"settable_clock"` // lines in clockControl set the time of day
+	Given       bool      `json:"given"`          // the command's standard input follows in the job's file
+	SetClock    bool      `json:"settable_clock"` // the command may change the time of day, see clockControl
 
-	file *os.File // where that begins
+	file *os.File // the job's file, positioned after the first line
 }
 
-// serve runs the job to its end and returns its exit status, as a shell has it.
+// serve runs the job and returns its exit status; 128 + the number of the signal that ended it, as in a shell.
 func serve(j *job, line *console) (int, error) {
 	line.send('R', nil)
 	if err := prepare(j); err != nil {
@@ -85,7 +99,7 @@ func serve(j *job, line *console) (int, error) {
 	return run(j, line)
 }
 
-// takeJob reads the job, and leaves its file open where the command's standard input begins.
+// takeJob reads the job. It leaves the file open, positioned at the start of the command's standard input.
 func takeJob(name string) (*job, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountDevices mounts what the console needs; system calls, since the host's mount program is setuid to a user whom a
-// guest without root does not know.
+// mountDevices mounts /dev, which contains the console. It uses the system call: the host's mount program is setuid to a
+// user that does not exist in a rootless guest.
 func mountDevices() error {
 	if err := os.MkdirAll("/dev", 0o755); err != nil {
 		return err
@@ -30,7 +30,7 @@ func mount(source, target, kind, options string) error {
 	return nil
 }
 
-// prepare makes the guest look like the host: its files, folders in memory over those that everybody writes to.
+// prepare mounts file systems and sets limits so that the command finds the same environment as on the host.
 func prepare(j *job) error {
 	for _, m := range []struct{ target, kind, options string }{
 		{"/proc", "proc", ""},
@@ -59,7 +59,7 @@ func prepare(j *job) error {
 			return err
 		}
 	}
-	// An ordinary user may ping, as on Debian.
+	// Every user may send ICMP echo requests, as on Debian.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func prepare(j *job) error {
 		return fmt.Errorf("limit of open files: %w", err)
 	}
 	if j.Virtual {
-		if err := unhurried(); err != nil {
+		if err := prepareForVirtualTime(); err != nil {
 			return err
 		}
 	}
@@ -80,8 +80,8 @@ func prepare(j *job) error {
 	return loopbackUp()
 }
 
-// clockControl takes lines with a number of nanoseconds, by which the guest's time of day is set. The command cannot set
-// it by itself, since its user is none of the guest's first user namespace.
+// clockControl is a FIFO that changes the guest's time of day. Each line is a number of nanoseconds to add. The command
+// cannot set the clock itself, because its user has no privileges in the guest's initial user namespace.
 const clockControl = "/dev/crosslayer-clock"
 
 func settableClock() error {
@@ -91,7 +91,7 @@ func settableClock() error {
 	if err := os.Chmod(clockControl, 0o622); err != nil {
 		return err
 	}
-	fifo, err := os.OpenFile(clockControl, os.O_RDWR, 0) // so that it does not end with a writer
+	fifo, err := os.OpenFile(clockControl, os.O_RDWR, 0) // also for writing: else reading would end when a writer closes it
 	if err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func settableClock() error {
 	return nil
 }
 
-// foldersInMemory puts a layer in memory over /tmp, where what the host has there can be read, and an empty /run.
+// foldersInMemory mounts an overlay in memory over /tmp, with the host's files readable, and an empty /run.
 func foldersInMemory() error {
-	system, systemErr := os.Readlink("/run/current-system") // where NixOS has its commands
+	system, systemErr := os.Readlink("/run/current-system") // NixOS keeps its programs there
 	if err := mount("tmpfs", "/run", "tmpfs", "mode=755"); err != nil {
 		return err
 	}
@@ -132,10 +132,11 @@ func foldersInMemory() error {
 	return mount("overlay", "/tmp", "overlay", fmt.Sprintf("lowerdir=/tmp,upperdir=%s,workdir=%s", upper, work))
 }
 
-// unhurried makes programs ready for a clock that stands still. Their timers end when they should: 50 us later is the
-// default, to save power. And a program that is woken waits until the one that woke it waits itself: what they say to each
-// other comes in fewer pieces then, with a third of the changes between them and the same end in the same virtual time.
-func unhurried() error {
+// prepareForVirtualTime sets timer slack and scheduling policy for virtual time. The smallest timer slack lets timers
+// expire on time; the default delays them by up to 50 us. With SCHED_BATCH a woken process runs only when the process that
+// woke it blocks. Processes then exchange data in fewer pieces, with a third of the context switches and the same virtual
+// times.
+func prepareForVirtualTime() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("timer slack: %w", err)
 	}

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// run starts the command and stands between it and the host until it ends; what it left behind is killed then.
+// run runs the command and forwards its standard streams and signals. At its end it kills all remaining processes. It
+// returns the exit status.
 func run(j *job, line *console) (int, error) {
 	s, err := openStreams(j, line)
 	if err != nil {
@@ -42,14 +43,15 @@ func run(j *job, line *console) (int, error) {
 		return 0, err
 	}
 	s.closeChild()
-	go s.obey(line, process.Pid)
+	go s.handleFrames(line, process.Pid)
 	status := reap(process.Pid)
 	_ = syscall.Kill(-1, syscall.SIGKILL)
 	s.copying.Wait()
 	return status, nil
 }
 
-// reap waits for a process, and for every orphan meanwhile; 128 + its signal where one ended it.
+// reap waits for child and meanwhile reaps orphaned processes. It returns child's exit status, or 128 + the number of the
+// signal that ended it.
 func reap(child int) int {
 	for {
 		var status syscall.WaitStatus
@@ -66,11 +68,11 @@ func reap(child int) int {
 	}
 }
 
-// streams are both ends of the command's standard streams.
+// streams holds both ends of the command's standard streams.
 type streams struct {
 	child    [3]*os.File
 	input    *os.File
-	terminal *os.File // ours; nil without
+	terminal *os.File // master of the pseudo-terminal; nil without one
 	copying  sync.WaitGroup
 }
 
@@ -114,7 +116,7 @@ func openStreams(j *job, line *console) (*streams, error) {
 	return s, nil
 }
 
-// copy sends what is read, until its end, as frames of one kind.
+// copy starts to send everything that is read from a stream as frames of one kind, until the stream ends.
 func (s *streams) copy(from io.Reader, line *console, kind byte) {
 	s.copying.Add(1)
 	go func() {
@@ -125,7 +127,7 @@ func (s *streams) copy(from io.Reader, line *console, kind byte) {
 			if n > 0 {
 				line.send(kind, buffer[:n])
 			}
-			if err != nil { // EIO of a terminal: nobody has its other end any more
+			if err != nil { // of a terminal EIO: all processes have closed it
 				return
 			}
 		}
@@ -134,16 +136,17 @@ func (s *streams) copy(from io.Reader, line *console, kind byte) {
 
 func (s *streams) closeChild() {
 	for _, file := range s.child {
-		_ = file.Close() // a terminal's more than once
+		_ = file.Close() // a terminal is closed more than once
 	}
 }
 
-// obey does what the host says, until it says no more.
-func (s *streams) obey(line *console, child int) {
+// handleFrames passes input, signals and terminal sizes from the host to the command. It powers the guest off if the
+// console fails.
+func (s *streams) handleFrames(line *console, child int) {
 	for {
 		kind, payload, err := line.receive()
 		if err != nil {
-			powerOff() // the host is gone
+			powerOff() // the host has ended
 		}
 		switch kind {
 		case '0':
@@ -151,7 +154,7 @@ func (s *streams) obey(line *console, child int) {
 				_ = s.input.Close()
 				continue
 			}
-			go func() { // a command that does not read must not keep signals from coming
+			go func() { // concurrently: a command that does not read must still receive signals
 				_, _ = s.input.Write(payload)
 				line.send('A', nil)
 			}()

@@ -1,5 +1,5 @@
-// Command crosslayer-server is CoreDNS with a short plugin list and the plugins early and coalesce: DNS over every
-// transport and web pages over HTTP/3, on one certificate and one set of session-ticket keys.
+// Command crosslayer-server is CoreDNS with few of its plugins and with the plugins early, coalesce and box. It serves DNS
+// over every transport and web pages over HTTP/2 and HTTP/3, with one certificate and one set of session-ticket keys.
 package main
 
 import (
@@ -17,7 +17,8 @@ import (
 	_ "github.com/coredns/coredns/plugin/tls"
 )
 
-// Order of the plugins in a server block, as in CoreDNS; ours stand before everything that answers.
+// directives is the order of the plugins in a server block. It is that of CoreDNS, with early and coalesce before all
+// plugins that answer queries.
 var directives = []string{"tls", "bind", "errors", "early", "coalesce", "nsid", "minimal", "box", "file", "forward"}
 
 func main() {

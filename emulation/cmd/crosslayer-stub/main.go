@@ -1,5 +1,6 @@
-// Command crosslayer-stub is a DNS forwarder on a local address: it asks one upstream over any DNS transport, keeps the
-// connection or resets it on command, resumes with tickets and early data, and tells what every query cost.
+// Command crosslayer-stub is a DNS forwarder on a local address. It forwards queries to one upstream over any DNS
+// transport, keeps the connection or resets it on command, resumes sessions with tickets and early data, and writes metrics
+// of every query.
 package main
 
 import (

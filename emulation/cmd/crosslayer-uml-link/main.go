@@ -1,15 +1,14 @@
 //go:build linux
 
-// Command crosslayer-uml-link is the first process of the User-Mode Linux guest that stands in for
-// netem where the host's kernel has none. It joins the guest's two network devices with a bridge
-// and then runs the commands it reads from its console, one a line, answering each with its output
-// and a line "[rc=N]". At end of input it powers the guest off.
+// Command crosslayer-uml-link is the init of the User-Mode Linux guest that emulates the link if the host's kernel has no
+// netem. It connects the guest's two network devices with a bridge. Then it reads commands from its console, one a line,
+// runs each, and writes its output and a line "[rc=N]". At the end of its input it powers the guest off.
 //
-// It mounts /proc by itself: the mount program of the host is setuid to a user that does not exist
-// in a rootless guest, and without the guest's own /proc `tc` computes delays with the host's clock.
+// It mounts /proc with the system call: the mount program of the host is setuid to a user that does not exist in a rootless
+// guest. Without the guest's own /proc, `tc` would compute delays with the host's clock.
 //
-// Usage: init=PATH/crosslayer-uml-link with MODULES=folder, IP=path and TC=path on the kernel's
-// command line; the folder holds the modules to load, in the order of their names.
+// Usage: init=PATH/crosslayer-uml-link with MODULES=folder, IP=path and TC=path on the kernel's command line. The modules in
+// the folder are loaded in the order of their names.
 package main
 
 import (
@@ -47,7 +46,7 @@ func setUp() error {
 			return fmt.Errorf("mount %s: %w", target, err)
 		}
 	}
-	// Neighbour discovery of the guest itself would be traffic on the link.
+	// Without IPv6 the guest itself sends no neighbour discovery over the link.
 	for _, scope := range []string{"all", "default"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+scope+"/disable_ipv6", []byte("1"), 0)
 	}
@@ -85,7 +84,7 @@ func rawConsole() error {
 	return nil
 }
 
-const sysFinitModule = 313 // x86-64, the only machine User-Mode Linux runs on here
+const sysFinitModule = 313 // x86-64, the only architecture that the guest is built for
 
 func loadModule(file string) error {
 	f, err := os.Open(file)
@@ -101,7 +100,7 @@ func loadModule(file string) error {
 	return nil
 }
 
-// serve runs the command on each line, `tc` or `ip`, and answers with its output and exit status.
+// serve runs the command of each line, `tc` or `ip`, and writes its output and exit status.
 func serve() {
 	programs := map[string]string{"tc": os.Getenv("TC"), "ip": os.Getenv("IP")}
 	lines := bufio.NewScanner(os.Stdin)

@@ -1,5 +1,5 @@
-// Package control is a Unix socket that takes commands from the user who started the program, and from nobody else:
-// one JSON object a line, each answered by one.
+// Package control implements a Unix socket for commands from the user who started the program; other users have no access.
+// Commands and answers are JSON objects, one a line.
 package control
 
 import (
@@ -16,19 +16,20 @@ import (
 	"syscall"
 )
 
-// Reply is what every answer begins with.
+// Reply holds the members that every answer has.
 type Reply struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
 }
 
-// OK is the answer to a command that has nothing to tell.
+// OK is the answer to a command that succeeded and returns no data.
 var OK = Reply{OK: true}
 
-// Refusal is the answer to what cannot be done.
+// Refusal returns the answer to a command that failed.
 func Refusal(err error) Reply { return Reply{Error: err.Error()} }
 
-// Commands are what each command does: it gets the whole object, and returns what is encoded as the answer.
+// Commands maps the name of each command to its function. The function receives the whole JSON object of the command and
+// returns the answer, to be encoded as JSON.
 type Commands map[string]func(object []byte) any
 
 // Socket is a bound control socket.
@@ -37,38 +38,38 @@ type Socket struct {
 	path string
 
 	mu     sync.Mutex
-	talks  map[net.Conn]struct{}
+	conns  map[net.Conn]struct{}
 	closed bool
 }
 
-// maxPathBytes is the longest path that clients can connect to.
+// maxPathBytes is the length of the longest path of a Unix socket, without the final NUL.
 const maxPathBytes = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// Listen binds a socket of mode 0600 at path; nobody is answered before Serve. What a program that was killed left there
-// is replaced. owner is the word for the program in errors.
+// Listen binds a socket with mode 0600 at path. Commands are answered once Serve runs. Listen replaces the socket of a
+// program that was killed. owner names the program in errors.
 //
-// The mode is set before anybody can see the socket: it is bound in a private folder beside path and then moved. The
-// umask, which would do as well, is the whole process's, and other goroutines make folders meanwhile.
+// The socket is bound in a private folder next to path and then moved, so that it never has another mode at path. The umask
+// is no alternative: it applies to the whole process, where other goroutines may create folders at the same time.
 func Listen(path, owner string) (*Socket, error) {
 	if len(path) > maxPathBytes {
 		return nil, fmt.Errorf("%s is longer than the %d bytes a socket's path may have; choose a shorter one", path, maxPathBytes)
 	}
-	if err := vacant(path, owner); err != nil {
+	if err := checkPath(path, owner); err != nil {
 		return nil, err
 	}
 	listener, err := bindPrivately(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; choose a path in a folder that exists and that you may write to", path, err)
 	}
-	return &Socket{Listener: listener, path: path, talks: map[net.Conn]struct{}{}}, nil
+	return &Socket{Listener: listener, path: path, conns: map[net.Conn]struct{}{}}, nil
 }
 
-// vacant makes sure that there is nothing at path but, perhaps, a socket that nobody answers on any more.
-func vacant(path, owner string) error {
+// checkPath returns an error if path exists, except for a socket that no program listens on.
+func checkPath(path, owner string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case err != nil:
-		return nil // whatever is wrong with the folder, binding says it
+		return nil // binding reports errors of the folder
 	case info.Mode().Type() != os.ModeSocket:
 		return fmt.Errorf("%s exists and is no socket; choose another path", path)
 	}
@@ -90,12 +91,12 @@ func bindPrivately(path string) (net.Listener, error) {
 		return nil, err
 	}
 	defer opened.Close()
-	// By its descriptor, since the folder's own path may be too long for a socket.
+	// Named by the folder's descriptor, since the folder's path may be too long for a socket.
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/socket", opened.Fd()), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	listener.SetUnlinkOnClose(false) // it knows a name that is gone: Close removes the one it has
+	listener.SetUnlinkOnClose(false) // the socket is moved to path, where Socket.Close removes it
 	made := filepath.Join(folder, "socket")
 	if err = os.Chmod(made, 0o600); err == nil {
 		err = os.Rename(made, path)
@@ -107,7 +108,7 @@ func bindPrivately(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Close ends Serve and all conversations, and removes the socket.
+// Close ends Serve, closes all connections and removes the socket.
 func (s *Socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +116,8 @@ func (s *Socket) Close() error {
 		return nil
 	}
 	s.closed = true
-	_ = os.Remove(s.path) // before the end: whoever finds the path is answered
-	for conn := range s.talks {
+	_ = os.Remove(s.path) // before the listener closes, so that a socket at path always accepts connections
+	for conn := range s.conns {
 		_ = conn.Close()
 	}
 	return s.Listener.Close()
@@ -133,21 +134,21 @@ func (s *Socket) Serve(commands Commands) {
 		if s.closed {
 			_ = conn.Close()
 		}
-		s.talks[conn] = struct{}{}
+		s.conns[conn] = struct{}{}
 		s.mu.Unlock()
 		go func() {
-			commands.converse(conn)
+			commands.serveConn(conn)
 			s.mu.Lock()
-			delete(s.talks, conn)
+			delete(s.conns, conn)
 			s.mu.Unlock()
 		}()
 	}
 }
 
-// maxLineBytes is the longest command: an answer of the largest size, in hexadecimal, with room for its name.
+// maxLineBytes is the length of the longest command. It has room for a DNS name and 32 KiB of record data in hexadecimal.
 const maxLineBytes = 1 << 17
 
-func (c Commands) converse(conn net.Conn) {
+func (c Commands) serveConn(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewReaderSize(conn, maxLineBytes)
 	answers := json.NewEncoder(conn)
@@ -170,7 +171,7 @@ func (c Commands) converse(conn net.Conn) {
 	}
 }
 
-// Execute carries out the command of one line and returns the answer, to be encoded as JSON.
+// Execute runs the command of one line and returns the answer, to be encoded as JSON.
 func (c Commands) Execute(line []byte) any {
 	var named struct {
 		Command string `json:"command"`

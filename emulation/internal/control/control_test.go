@@ -36,7 +36,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// The umask is the whole process's: whoever changes it spoils the folders that others make meanwhile.
+// Listen must not change the umask: it applies to the whole process, where other goroutines may create folders.
 func TestUmaskIsLeftAlone(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, "before"), 0o755); err != nil {
@@ -74,7 +74,7 @@ func TestUmaskIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A path that clients can just connect to can be bound, though the private folder's would be too long.
+// The longest path that clients can connect to can be bound, although the path in the private folder is too long for a socket.
 func TestLongestPath(t *testing.T) {
 	folder, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -93,7 +93,7 @@ func TestLongestPath(t *testing.T) {
 	}
 }
 
-// What a killed program left behind is replaced; the socket of a running one, a file and a folder are not.
+// The socket of a killed program is replaced. The socket of a running program, a file and a folder are not.
 func TestSocketLeftBehind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -165,7 +165,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A line that is too long is refused, and the next command is carried out.
+// A line that is too long is refused. The next command is executed.
 func TestLongLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	socket := listen(t, path)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every line has one answer, which is a JSON object with `ok`, and an error where that is false.
+// Every line has one answer: a JSON object with ok, and with an error exactly if ok is false.
 func FuzzExecute(f *testing.F) {
 	for _, line := range []string{
 		`{"command": "ready"}`, `{"command": "close", "listener": "h3"}`, `{"command": 1}`, `{}`, `[]`, `null`, `"ready"`, `nonsense`, ``,

@@ -1,5 +1,5 @@
-// Package jsonl writes JSON Lines: one object a line, each with one system call and nothing buffered, so that a reader
-// finds whole lines and whoever is killed loses none.
+// Package jsonl writes JSON Lines, one object a line. Each line is one unbuffered system call: readers find whole lines, and
+// a program that is killed loses none.
 package jsonl
 
 import (
@@ -9,27 +9,27 @@ import (
 	"sync"
 )
 
-// Writer writes lines. A nil Writer writes nothing.
+// Writer writes JSON Lines. A nil Writer writes nothing.
 type Writer struct {
-	complain func(format string, values ...any)
+	logf func(format string, values ...any)
 
 	mu     sync.Mutex
 	out    io.Writer
 	failed bool
 }
 
-// New writes to out, and tells complain, like fmt.Printf, what could not be written.
-func New(out io.Writer, complain func(format string, values ...any)) *Writer {
-	return &Writer{out: out, complain: complain}
+// New returns a Writer to out. It reports errors to logf, which is called like fmt.Printf.
+func New(out io.Writer, logf func(format string, values ...any)) *Writer {
+	return &Writer{out: out, logf: logf}
 }
 
-// Open appends to a file that only its owner may read.
-func Open(path string, complain func(format string, values ...any)) (*Writer, error) {
+// Open returns a Writer that appends to a file. It creates the file with mode 0600 if it does not exist.
+func Open(path string, logf func(format string, values ...any)) (*Writer, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // #nosec G304 -- the user names it
 	if err != nil {
 		return nil, err
 	}
-	return New(file, complain), nil
+	return New(file, logf), nil
 }
 
 // Write writes one value as a line.
@@ -39,7 +39,7 @@ func (w *Writer) Write(value any) {
 	}
 	line, err := json.Marshal(value)
 	if err != nil {
-		w.complain("a line cannot be written: %v", err)
+		w.logf("a line cannot be written: %v", err)
 		return
 	}
 	w.mu.Lock()
@@ -48,12 +48,12 @@ func (w *Writer) Write(value any) {
 		return
 	}
 	if _, err := w.out.Write(append(line, '\n')); err != nil && !w.failed {
-		w.failed = true // said once: a full disk would fill the log as well
-		w.complain("lines are lost: %v", err)
+		w.failed = true // reported once: on a full disk every line fails
+		w.logf("lines are lost: %v", err)
 	}
 }
 
-// Close closes the file; what is written later is lost without a word.
+// Close closes the file. Lines that are written later are discarded without an error.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil

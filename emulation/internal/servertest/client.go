@@ -15,13 +15,13 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// Client is a TLS client whose tickets and address-validation tokens survive connections.
+// Client is a TLS client that stores tickets and address-validation tokens for later connections.
 type Client struct {
 	TLS    *tls.Config
 	Tokens quic.TokenStore
 }
 
-// Client returns one that has no ticket yet.
+// Client returns a client without tickets and tokens that trusts the server's certificate.
 func (f *Folder) Client() Client {
 	return Client{
 		TLS:    &tls.Config{RootCAs: f.Roots, ServerName: Host, ClientSessionCache: tls.NewLRUClientSessionCache(8)},
@@ -29,14 +29,15 @@ func (f *Folder) Client() Client {
 	}
 }
 
-// Config is its TLS configuration for these application protocols.
+// Config returns the client's TLS configuration for these application protocols.
 func (c Client) Config(alpn ...string) *tls.Config {
 	config := c.TLS.Clone()
 	config.NextProtos = alpn
 	return config
 }
 
-// H3Transport sends requests for every host to one address, early data where early says so; else see Connect.
+// H3Transport returns an HTTP/3 transport that sends requests for every host to one address. With early true it sends early
+// data if it has a ticket; else it waits for the handshake, see Connect.
 func (c Client) H3Transport(address string, early bool) *http3.Transport {
 	dial := quic.DialAddr
 	if early {
@@ -52,7 +53,7 @@ func (c Client) H3Transport(address string, early bool) *http3.Transport {
 	}
 }
 
-// H2Transport does the same over TCP.
+// H2Transport returns an HTTP/2 transport that sends requests for every host to one address.
 func (c Client) H2Transport(address string) *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:    c.TLS,
@@ -64,14 +65,14 @@ func (c Client) H2Transport(address string) *http.Transport {
 	}
 }
 
-// Dial opens a QUIC connection, with early data where there is a ticket for it.
+// Dial opens a QUIC connection. With a ticket it returns before the end of the handshake, and early data can be sent.
 func (c Client) Dial(t *testing.T, address, alpn string) *quic.Conn {
 	t.Helper()
 	return c.opened(t, quic.DialAddrEarly, address, alpn)
 }
 
-// Connect opens one and waits for its handshake: a stream that is opened before races with the server's transport
-// parameters inside quic-go (its issue 4303).
+// Connect opens a QUIC connection and waits for the end of its handshake. In quic-go, opening a stream earlier races with
+// the arrival of the server's transport parameters (issue 4303).
 func (c Client) Connect(t *testing.T, address, alpn string) *quic.Conn {
 	t.Helper()
 	return c.opened(t, quic.DialAddr, address, alpn)
@@ -91,12 +92,12 @@ func (c Client) opened(t *testing.T, dial dialer, address, alpn string) *quic.Co
 	return conn
 }
 
-// DialPlain opens a QUIC connection that the test itself has to close, and returns when its handshake is over.
+// DialPlain opens a QUIC connection without tokens and waits for the end of its handshake. The test must close it.
 func (c Client) DialPlain(ctx context.Context, address, alpn string) (*quic.Conn, error) {
 	return quic.DialAddr(ctx, address, c.Config(alpn), nil)
 }
 
-// Warm fetches a ticket and a token over a connection of its own.
+// Warm fetches a ticket and a token over a separate connection.
 func (c Client) Warm(t *testing.T, address, alpn string) {
 	t.Helper()
 	conn := c.Dial(t, address, alpn)
@@ -112,7 +113,7 @@ func (c Client) Warm(t *testing.T, address, alpn string) {
 	_ = conn.CloseWithError(0, "")
 }
 
-// Eventually waits for something that happens in another goroutine.
+// Eventually waits up to 5 s for a condition that another goroutine fulfils. what names it in the error.
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(time.Millisecond) {
@@ -122,28 +123,28 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Question is a query as DoQ and DoH send it, with ID 0.
+// Question returns a query with ID 0, as used in DoQ and DoH.
 func Question(name string, kind uint16) *dns.Msg {
 	m := new(dns.Msg).SetQuestion(name+".", kind)
 	m.Id = 0
 	return m
 }
 
-// Notify is a message that must not be answered before the end of the handshake.
+// Notify returns a NOTIFY, which a server must not answer before the end of the handshake.
 func Notify() *dns.Msg {
 	m := new(dns.Msg).SetNotify("example.org.")
 	m.Id = 0
 	return m
 }
 
-// Padded gives a query the padding option.
+// Padded adds the EDNS padding option to a query.
 func Padded(m *dns.Msg) *dns.Msg {
 	m.SetEdns0(1232, false)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 10)}}
 	return m
 }
 
-// Framed is a message with its two-byte length.
+// Framed returns the wire format of a message after its two-byte length.
 func Framed(t *testing.T, m *dns.Msg) []byte {
 	t.Helper()
 	wire, err := m.Pack()
@@ -153,14 +154,14 @@ func Framed(t *testing.T, m *dns.Msg) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)
 }
 
-// Send opens a stream and sends a message as DoQ does.
+// Send sends a message on a new stream, in the format of DoQ.
 func Send(t *testing.T, conn *quic.Conn, m *dns.Msg) *quic.Stream {
 	t.Helper()
 	return SendRaw(t, conn, Framed(t, m))
 }
 
-// SendRaw sends these bytes on a stream and ends it. Where the server allows no further stream (RFC 9000, section 4.6),
-// it waits up to 5 s for one.
+// SendRaw sends bytes on a new stream and ends the stream. If the server's limit of streams is reached (RFC 9000, section
+// 4.6), it waits up to 5 s.
 func SendRaw(t *testing.T, conn *quic.Conn, wire []byte) *quic.Stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -179,7 +180,7 @@ func SendRaw(t *testing.T, conn *quic.Conn, wire []byte) *quic.Stream {
 	return stream
 }
 
-// Receive reads the one answer of a stream to its end.
+// Receive reads the single answer of a stream, and the end of the stream.
 func Receive(t *testing.T, stream *quic.Stream) *dns.Msg {
 	t.Helper()
 	wire, err := io.ReadAll(stream)

@@ -9,10 +9,10 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// Relay stands between a QUIC client and the server and keeps the client's handshake from ending, until released. What
-// the server answers before the release, it answered from early data.
+// Relay forwards UDP datagrams between a QUIC client and the server. It delays the end of the handshake until Release: it
+// holds the client's Handshake and 1-RTT packets. An answer of the server before Release is therefore an answer to early data.
 //
-// Nothing goes downstream before RequestSent: a client whose handshake has ended sends no more early data.
+// The relay forwards nothing to the client before RequestSent, because a client sends no early data after its handshake.
 type Relay struct {
 	t        *testing.T
 	front    *net.UDPConn // towards the client
@@ -23,11 +23,11 @@ type Relay struct {
 	mu     sync.Mutex
 	client *net.UDPAddr
 	held   [][]byte
-	passed [][]byte            // from the client to the server, before the end of the handshake
-	seen   map[PacketType]bool // of packets either way
+	passed [][]byte            // datagrams from the client to the server before the end of the handshake
+	seen   map[PacketType]bool // types of packets in either direction
 }
 
-// PacketType is the type of a QUIC packet, version 1: that of the long header, or short.
+// PacketType is the type of a QUIC version 1 packet: the type of its long header, or shortPacket.
 type PacketType byte
 
 // Types of packets.
@@ -39,7 +39,7 @@ const (
 	shortPacket
 )
 
-// NewRelay starts a relay to server; with gated false it only watches.
+// NewRelay starts a relay to server. With gated false it delays nothing and only records packets.
 func NewRelay(t *testing.T, server string, gated bool) *Relay {
 	t.Helper()
 	address, err := net.ResolveUDPAddr("udp", server)
@@ -63,7 +63,7 @@ func NewRelay(t *testing.T, server string, gated bool) *Relay {
 	return r
 }
 
-// Address is where clients find the relay.
+// Address returns the address that clients connect to.
 func (r *Relay) Address() string { return r.front.LocalAddr().String() }
 
 func (r *Relay) upstream() {
@@ -112,7 +112,7 @@ func (r *Relay) downstream() {
 	}
 }
 
-// Release lets the client's handshake end.
+// Release forwards the held packets of the client, so that its handshake ends.
 func (r *Relay) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,12 +122,13 @@ func (r *Relay) Release() {
 	}
 }
 
-// RequestSent is called once the client has handed its request to QUIC; its packets follow at once.
+// RequestSent must be called after the client has passed its request to QUIC. 30 ms later, when the request's packets have
+// passed, the relay starts to forward packets to the client.
 func (r *Relay) RequestSent() {
 	time.AfterFunc(30*time.Millisecond, func() { close(r.sent) })
 }
 
-// Replay sends what the client sent before the end of its handshake to the server again, from an address of its own.
+// Replay sends the client's datagrams from before the end of its handshake to the server again, from another port.
 func (r *Relay) Replay(t *testing.T) {
 	t.Helper()
 	again, err := net.DialUDP("udp", nil, r.back.RemoteAddr().(*net.UDPAddr))
@@ -144,14 +145,14 @@ func (r *Relay) Replay(t *testing.T) {
 	}
 }
 
-// Saw tells whether a packet of that type has passed.
+// Saw reports whether the relay has received a packet of that type.
 func (r *Relay) Saw(kind PacketType) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen[kind]
 }
 
-// packetTypes reads the types of the packets in a datagram; headers tell them without keys (RFC 9000, section 17).
+// packetTypes returns the types of the packets in a datagram. Header protection does not cover them (RFC 9000, section 17).
 func packetTypes(datagram []byte) (types []PacketType) {
 	for len(datagram) > 0 {
 		if datagram[0]&0x80 == 0 {

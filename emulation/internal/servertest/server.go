@@ -1,5 +1,5 @@
-// Package servertest runs a CoreDNS instance on loopback for the tests of the plugins, with clients of every kind and a
-// relay that holds handshakes back. It knows none of the plugins.
+// Package servertest runs a CoreDNS instance on loopback for the tests of the plugins. It has clients for QUIC, HTTP/2 and
+// HTTP/3, and a relay that delays handshakes. It does not depend on the plugins.
 package servertest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
-	_ "github.com/coredns/coredns/plugin/bind" // tests write Corefiles with them
+	_ "github.com/coredns/coredns/plugin/bind" // plugins in the Corefiles of tests
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/file"
 	_ "github.com/coredns/coredns/plugin/tls"
@@ -32,14 +32,14 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Host is the name in the certificate and in the zone.
+// Host is a host name in the certificate and in the zone.
 const Host = "www.example.org"
 
-// Zone has an address for Host, and a text of 4,000 bytes at long.example.org.
+// Zone is a zone file with an address of Host and a TXT record of 4,000 bytes at long.example.org.
 var Zone = "$ORIGIN .\n@ 300 IN SOA ns. mail. 1 3600 600 86400 300\n@ 300 IN NS ns.\n" +
 	Host + ". 300 IN A 192.0.2.1\nlong.example.org. 300 IN TXT " + strings.Repeat(`"`+strings.Repeat("x", 200)+`" `, 20) + "\n"
 
-// Main runs the tests with these plugins at the place where ours stand in the chain.
+// Main runs the tests. The chain of plugins is that of crosslayer-server, with the given ones in place of early and coalesce.
 func Main(m *testing.M, plugins ...string) {
 	dnsserver.Directives = append(append([]string{"tls", "bind", "errors"}, plugins...), "acknowledge", "transfer", "file")
 	plugin.Register("acknowledge", func(c *caddy.Controller) error {
@@ -51,13 +51,14 @@ func Main(m *testing.M, plugins ...string) {
 	os.Exit(m.Run())
 }
 
-// starting is held while a server starts: CoreDNS listens before all of its plugins are set up, transfer among them.
+// starting is locked while a server starts. acknowledge waits for it, because CoreDNS accepts queries before plugins such as
+// transfer are set up.
 var starting sync.RWMutex
 
-// acknowledge is a plugin that answers NOTIFY, which file drops, and leaves the rest to the next.
+// acknowledge is a plugin that answers NOTIFY, which the plugin file drops. It passes other messages to the next plugin.
 func acknowledge(next plugin.Handler) plugin.Handler {
 	return plugin.HandlerFunc(func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-		starting.RLock() // to come after the start
+		starting.RLock() // waits for the end of the start
 		defer starting.RUnlock()
 		if r.Opcode != dns.OpcodeNotify {
 			return next.ServeDNS(ctx, w, r)
@@ -66,7 +67,7 @@ func acknowledge(next plugin.Handler) plugin.Handler {
 	})
 }
 
-// Folder holds a server's files: its certificate and its zone, and what a test adds.
+// Folder is a folder with a server's files: certificate, key, zone and files that a test adds.
 type Folder struct {
 	t     *testing.T
 	path  string
@@ -75,7 +76,7 @@ type Folder struct {
 	instance *caddy.Instance
 }
 
-// NewFolder makes a folder with cert.pem, key.pem and zone.
+// NewFolder returns a folder with cert.pem, key.pem and zone.
 func NewFolder(t *testing.T) *Folder {
 	t.Helper()
 	f := &Folder{t: t, path: t.TempDir(), Roots: x509.NewCertPool()}
@@ -84,10 +85,10 @@ func NewFolder(t *testing.T) *Folder {
 	return f
 }
 
-// Path is that of one of its files.
+// Path returns the path of a file of the folder.
 func (f *Folder) Path(name string) string { return filepath.Join(f.path, name) }
 
-// Write writes a file, and makes the folders it needs.
+// Write writes a file and creates its parent folders.
 func (f *Folder) Write(name, text string) {
 	f.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(f.Path(name)), 0o700); err != nil {
@@ -98,7 +99,7 @@ func (f *Folder) Write(name, text string) {
 	}
 }
 
-// Start runs CoreDNS with a Corefile; files are named without their folder, e.g. " cert.pem".
+// Start runs CoreDNS with a Corefile until the end of the test. The Corefile names files without their folder, see Input.
 func (f *Folder) Start(corefile string) *caddy.Instance {
 	f.t.Helper()
 	starting.Lock()
@@ -119,16 +120,16 @@ func (f *Folder) Start(corefile string) *caddy.Instance {
 	return instance
 }
 
-// Reload reads a Corefile anew, as CoreDNS does at SIGUSR1.
+// Reload reloads CoreDNS with a Corefile, as at SIGUSR1.
 func (f *Folder) Reload(corefile string) (err error) {
 	f.instance, err = f.instance.Restart(f.Input(corefile))
 	return err
 }
 
-// NewCertificate takes the place of the one before, which clients trust as well.
+// NewCertificate replaces the certificate. Clients trust both.
 func (f *Folder) NewCertificate() { f.writeCertificate() }
 
-// FreePort is one that nobody listens on, over TCP or UDP.
+// FreePort returns an address of loopback whose port is free for TCP and UDP.
 func FreePort(t *testing.T) string {
 	t.Helper()
 	for range 20 {
@@ -146,7 +147,7 @@ func FreePort(t *testing.T) string {
 	return ""
 }
 
-// Input is a Corefile with the folder before the names of its files.
+// Input returns a Corefile with full paths in place of " cert.pem", " key.pem" and " zone".
 func (f *Folder) Input(corefile string) caddy.CaddyfileInput {
 	for _, name := range []string{"cert.pem", "key.pem", "zone"} {
 		corefile = strings.ReplaceAll(corefile, " "+name, " "+f.Path(name))

@@ -2,7 +2,7 @@ package stub
 
 import "crosslayer.example/emulation/internal/control"
 
-// commands are what the control socket takes.
+// commands returns the commands of the control socket.
 func (s *stub) commands() control.Commands {
 	reset := func(forget bool) func([]byte) any {
 		return func([]byte) any {

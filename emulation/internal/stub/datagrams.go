@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datagrams asks over UDP, each query from a port of its own under an ID of its own (RFC 5452); an answer that was
-// truncated is asked for again over TCP.
+// datagrams is the exchanger of DoUDP. Each query has its own port and a random ID (RFC 5452). After a truncated answer it
+// repeats the query over TCP.
 type datagrams struct {
 	address    netip.AddrPort
 	retransmit time.Duration
@@ -44,8 +44,8 @@ func (d *datagrams) exchange(ctx context.Context, query []byte, question dns.Que
 	return answer, spent, err
 }
 
-// ask sends the query, and again after a wait that doubles, until the context's deadline. Datagrams that are not the
-// answer are ignored; if nothing better came, they are the reason.
+// ask sends the query and retransmits it after waits that double, until the context's deadline. It ignores datagrams that do
+// not answer the query. If no answer comes, it returns the last fault of such a datagram or of the socket.
 func (d *datagrams) ask(
 	ctx context.Context, socket *net.UDPConn, query []byte, question dns.Question, spent *cost,
 ) (answer *dns.Msg, truncated bool, err error) {
@@ -67,7 +67,7 @@ func (d *datagrams) ask(
 		if err := socket.SetReadDeadline(resend); err != nil {
 			return nil, false, err
 		}
-		// An upstream that is being restarted refuses for a while: that is not its answer yet.
+		// ICMP errors do not end the query: an upstream that restarts refuses datagrams for a short time.
 		if _, err := socket.Write(wire); err != nil {
 			reason = err
 		}
@@ -76,7 +76,7 @@ func (d *datagrams) ask(
 			err := receive(raw, func(datagram []byte) {
 				ours := len(datagram) >= headerBytes && binary.BigEndian.Uint16(datagram) == id && isResponse(datagram)
 				if ours && isTruncated(datagram) {
-					truncated, done = true, true // maybe in the middle of a record
+					truncated, done = true, true // not parsed: it may end within a record
 					return
 				}
 				var fault error
@@ -104,10 +104,10 @@ func (d *datagrams) ask(
 	}
 }
 
-// buffers are for datagrams that have arrived: a query that waits for its answer holds none.
+// buffers holds buffers for datagrams that have arrived. A query that waits for its answer uses none.
 var buffers = sync.Pool{New: func() any { return new([maxMessageBytes]byte) }}
 
-// receive waits until a datagram is there and has use read it, which must not keep it.
+// receive waits for a datagram and calls use with it. use must not keep the datagram.
 func receive(raw syscall.RawConn, use func(datagram []byte)) error {
 	var fault error
 	err := raw.Read(func(descriptor uintptr) bool {

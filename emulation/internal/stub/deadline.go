@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// stuckAfter is how long a call of a library may go on after its context has ended before it counts as stuck.
+// stuckAfter is how long a call of a library may continue after the end of its context before it counts as stuck.
 const stuckAfter = 250 * time.Millisecond
 
-// await returns the result of a call that ends with its context; ok is false where the call is stuck.
+// await returns the result of a call that should end with its context. ok is false if the call is stuck.
 func await[T any](ctx context.Context, results <-chan T) (got T, ok bool) {
 	select {
 	case got = <-results:
@@ -24,12 +24,11 @@ func await[T any](ctx context.Context, results <-chan T) (got T, ok bool) {
 	}
 }
 
-// watchdog calls a library for one connection and returns in time where the library does not: Go's HTTP/2 client can lock
-// itself for ever and then ignores contexts. A stuck connection is replaced; its goroutines stay as long as the library holds
-// them.
+// watchdog limits the time of library calls for one connection. Go's HTTP/2 client can deadlock and then ignores contexts. A
+// stuck connection is replaced. Its goroutines remain until the library returns.
 type watchdog struct{ stuck atomic.Bool }
 
-// call runs a function that ends with the context, or returns the context's error a moment after it.
+// call runs a function that should end with the context. If it is stuck, call returns the context's error.
 func (w *watchdog) call(ctx context.Context, function func() ([]byte, error)) ([]byte, error) {
 	if w.stuck.Load() {
 		return nil, &broken{errStuck}
@@ -47,8 +46,8 @@ func (w *watchdog) call(ctx context.Context, function func() ([]byte, error)) ([
 	return got.wire, got.err
 }
 
-// holds returns what a condition of the library is; false where the library is stuck.
-func (w *watchdog) holds(condition func() bool) bool {
+// check evaluates a condition with a library call. It returns false if the call is stuck.
+func (w *watchdog) check(condition func() bool) bool {
 	if w.stuck.Load() {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// broken is a connection that failed under a query: the query may be asked again on a new one.
+// broken is the error of a query whose connection failed. The query may be repeated on a new connection.
 type broken struct{ cause error }
 
 func (e *broken) Error() string { return e.cause.Error() }
@@ -26,19 +26,19 @@ var (
 	errBusy   = errors.New("too many queries at once")
 )
 
-// isStreamReset is true where the upstream reset one stream of a connection that goes on.
+// isStreamReset reports whether the upstream reset a single stream and the connection continues.
 func isStreamReset(err error) bool {
 	stream, ok := errors.AsType[*quic.StreamError](err)
 	return ok && stream.Remote
 }
 
-// describe is the short and stable text of a fault in a row of metrics, as crosslayer.dns words it.
+// describe returns a short and stable text for an error, for the metrics. crosslayer.dns uses the same texts.
 func describe(err error) string {
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "certificate: " + certificate.Err.Error()
 	}
 	if alert, ok := errors.AsType[tls.AlertError](err); ok {
-		return alert.Error() // "tls: ..." already
+		return alert.Error() // begins with "tls: "
 	}
 	if stream, ok := errors.AsType[*quic.StreamError](err); ok {
 		return fmt.Sprintf("stream reset with code 0x%x", uint64(stream.ErrorCode))

@@ -30,7 +30,7 @@ func seedMessages(f *testing.F) (query, answer []byte) {
 	return query, answer
 }
 
-// Whatever an upstream answers is a bad answer, or one that can be sent to the client and answers its question.
+// Every message of an upstream is either a bad answer or can be converted to an answer to the client's question.
 func FuzzUpstreamAnswer(f *testing.F) {
 	query, answer := seedMessages(f)
 	for _, seed := range [][]byte{query, answer, answer[:20], answer[:len(answer)-3], {}, append(bytes.Clone(answer[:12]), 0xc0, 0x0c)} {
@@ -45,7 +45,7 @@ func FuzzUpstreamAnswer(f *testing.F) {
 			}
 			return
 		}
-		if _, err := aged(wire, 10); err != nil {
+		if _, err := subtractAge(wire, 10); err != nil {
 			if _, bad := err.(badAnswer); bad {
 				t.Fatalf("%x: good, and then %v", wire, err)
 			}
@@ -57,11 +57,11 @@ func FuzzUpstreamAnswer(f *testing.F) {
 		}
 		reply.Truncate(dns.MinMsgSize)
 		reply.Compress = true
-		_, _ = reply.Pack() // may fail, which is answered with SERVFAIL
+		_, _ = reply.Pack() // an error would be answered with SERVFAIL
 	})
 }
 
-// Whatever comes on a stream of DoQ is one message, or a fault.
+// The content of a DoQ stream is either one message or an error.
 func FuzzStreamOfDoQ(f *testing.F) {
 	_, answer := seedMessages(f)
 	for _, seed := range [][]byte{framed(answer), framed(answer)[:5], append(framed(answer), 0), {0, 0}, {}, {0xff, 0xff}} {
@@ -79,7 +79,7 @@ func FuzzStreamOfDoQ(f *testing.F) {
 	})
 }
 
-// Whatever a client asks is answered, or has no answer; the upstream is never asked for what is not one question.
+// Every query with one question is converted to a valid query for the upstream, or cannot be packed.
 func FuzzClientQuery(f *testing.F) {
 	query, answer := seedMessages(f)
 	for _, seed := range [][]byte{query, answer, query[:12], query[:5], {}} {

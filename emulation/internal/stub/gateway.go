@@ -19,27 +19,27 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// pageConnection is how pages share connections with queries.
+// pageConnection determines whether pages and queries share a connection.
 type pageConnection string
 
 const (
-	separateConnection pageConnection = "separate" // pages have one of their own, set up by the first request
-	sharedConnection   pageConnection = "shared"   // pages are asked for on the connection of the queries
+	separateConnection pageConnection = "separate" // pages use a second connection, set up by the first request
+	sharedConnection   pageConnection = "shared"   // pages use the connection of the queries
 )
 
-// What a browser allows a server to send before it has read, bytes: Chromium's, of a stream and of a connection.
+// Flow-control windows of Chromium, bytes: what a server may send before the client has read it.
 const (
 	pageStreamWindow     = 6 << 20
 	pageConnectionWindow = 15 << 20
 )
 
-// maxRequests is how many requests one browser's connection may have open at once.
+// maxRequests is the maximum number of concurrent requests of one connection of a browser.
 const maxRequests = 100
 
-// errMisdirected is a request for a host that the upstream cannot prove to be.
+// errMisdirected is the error of a request for a host that the upstream's certificate does not contain.
 var errMisdirected = errors.New("the upstream's certificate does not name this host")
 
-// gateway ends a browser's HTTP/3 here and asks for each of its resources over HTTP/3 upstream.
+// gateway is a reverse proxy: it accepts HTTP/3 from browsers and forwards each request to the upstream over HTTP/3.
 type gateway struct {
 	upstream netip.Addr
 	pages    *session
@@ -49,10 +49,11 @@ type gateway struct {
 	web      *http3.Server
 
 	mu      sync.Mutex
-	carried map[uint16]int // requests since the last reset, by the port they left from
+	carried map[uint16]int // requests since the last reset, by local port
 }
 
-// newGateway binds its socket; no browser is answered before serve. What queries are asked on is shared, or copied.
+// newGateway returns a gateway with a bound socket. serve starts it. It uses the session of the queries, or with
+// separateConnection a second session with the same dialer.
 func newGateway(s settings, upstream netip.Addr, queries *session) (*gateway, error) {
 	if upstream.Is4() != s.gateway.Addr().Is4() {
 		return nil, fmt.Errorf("--gateway %s: of another family than the upstream's address %s", s.gateway, upstream)
@@ -85,19 +86,19 @@ func newGateway(s settings, upstream netip.Addr, queries *session) (*gateway, er
 	return g, nil
 }
 
-// handler passes safe requests on, and their responses back as they come. Bodies are nobody's business here.
+// handler returns the handler that forwards GET and HEAD requests without a body, and streams their responses back.
 func (g *gateway) handler() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "https", r.In.Host, r.In.Host
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // also one that Go would not read
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even if Go cannot parse it
 			r.Out.Body = nil
 			r.Out.Header.Add("Via", "3 crosslayer-stub") // RFC 9110, section 7.6.3
 		},
 		Transport:     g,
 		FlushInterval: -1,
 		ErrorHandler:  refuse,
-		ErrorLog:      log.New(io.Discard, "", 0), // of browsers that have gone
+		ErrorLog:      log.New(io.Discard, "", 0), // errors of browsers that have disconnected
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -105,18 +106,19 @@ func (g *gateway) handler() http.Handler {
 			http.Error(w, "only GET and HEAD are passed on", http.StatusMethodNotAllowed)
 			return
 		}
-		// With it a response that breaks off is a broken one for the browser too; http3 has a key of its own.
+		// ReverseProxy aborts the browser's response if the upstream's breaks off only with http.ServerContextKey set. http3
+		// sets its own key instead.
 		server := context.WithValue(r.Context(), http.ServerContextKey, r.Context().Value(http3.ServerContextKey))
 		proxy.ServeHTTP(w, r.WithContext(server))
 	})
 }
 
-// refuse says why there is no response.
+// refuse responds with the reason why there is no response of the upstream.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusBadGateway
 	switch {
 	case r.Context().Err() != nil:
-		return // the browser needs none any more
+		return // the browser has cancelled the request
 	case errors.Is(err, errMisdirected):
 		status = http.StatusMisdirectedRequest
 	case errors.Is(err, context.DeadlineExceeded):
@@ -128,18 +130,18 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 // RoundTrip implements the http.RoundTripper interface.
 func (g *gateway) RoundTrip(request *http.Request) (*http.Response, error) {
 	a, _, _, _ := g.pages.join()
-	left := sync.OnceFunc(func() { g.pages.leave(a) })
-	response, err := g.carry(a, request)
+	release := sync.OnceFunc(func() { g.pages.leave(a) })
+	response, err := g.forward(a, request)
 	if err != nil {
-		left()
+		release()
 		return nil, err
 	}
-	response.Body = &using{response.Body, left}
+	response.Body = &bodyInUse{response.Body, release}
 	return response, nil
 }
 
-// carry asks for a resource as soon as the connection is up.
-func (g *gateway) carry(a *connection, request *http.Request) (*http.Response, error) {
+// forward sends a request to the upstream once the handshake of the connection is complete.
+func (g *gateway) forward(a *connection, request *http.Request) (*http.Response, error) {
 	select {
 	case <-a.done:
 	case <-request.Context().Done():
@@ -149,7 +151,7 @@ func (g *gateway) carry(a *connection, request *http.Request) (*http.Response, e
 		return nil, a.err
 	}
 	c := a.conn.(*h3Conn)
-	// What a client has to see to before it asks on a connection made for another name (RFC 9114, section 3.3).
+	// Required before a connection is used for another host (RFC 9114, section 3.3).
 	if err := c.ConnectionState().TLS.PeerCertificates[0].VerifyHostname(hostName(request.Host)); err != nil {
 		return nil, errMisdirected
 	}
@@ -159,7 +161,7 @@ func (g *gateway) carry(a *connection, request *http.Request) (*http.Response, e
 	return c.client(nil).RoundTrip(request)
 }
 
-// hostName is an authority without its port.
+// hostName returns an authority without its port.
 func hostName(authority string) string {
 	if host, _, err := net.SplitHostPort(authority); err == nil {
 		return host
@@ -167,19 +169,19 @@ func hostName(authority string) string {
 	return authority
 }
 
-// using is a body that keeps its connection from being closed until it is read.
-type using struct {
+// bodyInUse is a response body that counts as a user of its connection until it is closed.
+type bodyInUse struct {
 	io.ReadCloser
-	left func()
+	release func()
 }
 
-func (u *using) Close() error {
-	defer u.left()
+func (u *bodyInUse) Close() error {
+	defer u.release()
 	return u.ReadCloser.Close()
 }
 
-// redirect puts the gateway's own address where an answer has the upstream's: what the upstream itself serves is asked for
-// here, all else where it is.
+// redirect replaces the upstream's address in an answer with the gateway's. Browsers then send requests for hosts of the
+// upstream to the gateway, and other requests directly.
 func (g *gateway) redirect(answer *dns.Msg) {
 	own := g.socket.LocalAddr().(*net.UDPAddr).IP
 	for _, record := range answer.Answer {
@@ -215,7 +217,7 @@ func (g *gateway) serve() {
 	}
 }
 
-// reset closes the connection for pages where it is one of its own, and counts requests anew.
+// reset closes the connection of the pages, unless the queries share it, and clears the counts of requests.
 func (g *gateway) reset(queries exchanger, forget bool) (closed int) {
 	if queries != exchanger(g.pages) {
 		closed = g.pages.reset(forget)
@@ -226,7 +228,7 @@ func (g *gateway) reset(queries exchanger, forget bool) (closed int) {
 	return closed
 }
 
-// ports tells how many requests left from which.
+// ports returns the number of requests by local port.
 func (g *gateway) ports() map[uint16]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

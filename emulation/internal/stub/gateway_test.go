@@ -21,8 +21,8 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// gatewayed is a stub with a gateway, the upstream that has pages beside its queries, and a browser.
-type gatewayed struct {
+// gatewayTest is a stub with a gateway, an upstream that serves DNS and pages, and an HTTP/3 client as browser.
+type gatewayTest struct {
 	*running
 	upstream *server
 	browser  *http.Client
@@ -30,8 +30,8 @@ type gatewayed struct {
 
 func respondPath(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }
 
-// startGateway has pages answered by the function page.
-func startGateway(t *testing.T, connection pageConnection, page http.HandlerFunc) *gatewayed {
+// startGateway starts upstream, stub and gateway. page responds to the upstream's requests for pages.
+func startGateway(t *testing.T, connection pageConnection, page http.HandlerFunc) *gatewayTest {
 	t.Helper()
 	c := newCredentials(t)
 	key, err := x509.MarshalPKCS8PrivateKey(c.config.Certificates[0].PrivateKey)
@@ -42,7 +42,7 @@ func startGateway(t *testing.T, connection pageConnection, page http.HandlerFunc
 	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := &gatewayed{}
+	g := &gatewayTest{}
 	s := newServer(t, "h3", c)
 	s.answer = func(query []byte) []byte {
 		answer := answerTo(t, query)
@@ -78,7 +78,7 @@ func startGateway(t *testing.T, connection pageConnection, page http.HandlerFunc
 	return g
 }
 
-func (g *gatewayed) get(host, path string) (*http.Response, string) {
+func (g *gatewayTest) get(host, path string) (*http.Response, string) {
 	g.t.Helper()
 	response, err := g.browser.Get("https://" + host + path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (g *gatewayed) get(host, path string) (*http.Response, string) {
 	return response, string(body)
 }
 
-func (g *gatewayed) carriedRequests() map[uint16]int {
+func (g *gatewayTest) carriedRequests() map[uint16]int {
 	g.t.Helper()
 	var answer struct{ Requests map[uint16]int }
 	g.command(`{"command": "carried"}`, &answer)

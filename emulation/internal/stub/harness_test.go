@@ -38,7 +38,7 @@ import (
 
 const serverName = "dns.test"
 
-// credentials are one CA and one certificate for all upstreams of a test.
+// credentials are a CA and a certificate for the upstreams of a test.
 type credentials struct {
 	ca          string // PEM file
 	certificate string // PEM file, of the upstreams
@@ -54,7 +54,7 @@ func newCredentials(t *testing.T) credentials {
 	return credentialsOf(t, key, false)
 }
 
-// credentialsOf has this key in the upstreams' certificate, which may be that of a CA.
+// credentialsOf returns credentials with this key in the upstreams' certificate. With isCA it is a CA certificate.
 func credentialsOf(t *testing.T, key crypto.Signer, isCA bool) credentials {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -86,27 +86,27 @@ func credentialsOf(t *testing.T, key crypto.Signer, isCA bool) credentials {
 	caFile, _ := issue("ca.pem", ca, caKey.Public())
 	file, der := issue("certificate.pem", leaf, key.Public())
 	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	config.SetSessionTicketKeys([][32]byte{{1}}) // the same after a restart
+	config.SetSessionTicketKeys([][32]byte{{1}}) // tickets stay valid after a restart
 	return credentials{caFile, file, config}
 }
 
-// server is an upstream on one transport, as good or bad as its functions.
+// server is an upstream on one transport. Its functions determine its behaviour.
 type server struct {
 	t        *testing.T
 	scheme   string
 	config   *tls.Config
-	address  string // once started
+	address  string // complete after start
 	accepted atomic.Int32
-	early    atomic.Int32 // queries that came before the handshake was complete
+	early    atomic.Int32 // queries that arrived before the end of the handshake
 	noEarly  bool         // refuses early data
 
-	// answer gives the answer's bytes; nil is silence.
+	// answer returns the answer in wire format; nil for no answer.
 	answer func(query []byte) []byte
-	// hangUp, where there is one, tells whether to close the connection instead of answering.
+	// hangUp reports whether to close the connection instead of answering; nil for never.
 	hangUp func() bool
-	// respond, where there is one, answers instead over HTTP.
+	// respond replaces answer over HTTP, if not nil.
 	respond http.HandlerFunc
-	// stream, where there is one, answers instead on a stream of DoQ.
+	// stream replaces answer on streams of DoQ, if not nil.
 	stream func(*quic.Conn, *quic.Stream)
 
 	stop func()
@@ -115,7 +115,7 @@ type server struct {
 	open map[any]func() // closes each open connection
 }
 
-// opened keeps a connection for disconnect.
+// opened registers a connection for disconnect.
 func (s *server) opened(conn any, hangUp func()) {
 	s.accepted.Add(1)
 	s.mu.Lock()
@@ -138,14 +138,14 @@ func (s *server) disconnect() {
 
 var everyScheme = []string{"udp", "tcp", "tls", "https", "h3", "quic"}
 
-// newServer is an upstream that answers well.
+// newServer returns an upstream that answers correctly. start starts it.
 func newServer(t *testing.T, scheme string, c credentials) *server {
 	s := &server{t: t, scheme: scheme, config: c.config.Clone(), address: "127.0.0.1:0"}
 	s.answer = func(query []byte) []byte { return pack(t, answerTo(t, query)) }
 	return s
 }
 
-// answerTo is the good answer: 192.0.2.1, or as much text as the first label says, in hundreds of bytes.
+// answerTo returns the correct answer: 20 TXT records of 200 bytes for a TXT query, else the address 192.0.2.1.
 func answerTo(t *testing.T, query []byte) *dns.Msg {
 	m := new(dns.Msg)
 	if err := m.Unpack(query); err != nil {
@@ -174,7 +174,7 @@ func pack(t *testing.T, m *dns.Msg) []byte {
 	return wire
 }
 
-// start begins to serve; a second time on the port of the first.
+// start starts the server. After stop, it starts again on the same port.
 func (s *server) start() *server {
 	s.t.Helper()
 	var err error
@@ -197,7 +197,7 @@ func (s *server) start() *server {
 
 func (s *server) url() string { return s.scheme + "://" + s.address }
 
-// startUDP serves UDP, and TCP on the same port for answers that were truncated.
+// startUDP serves UDP, and TCP on the same port for truncated answers.
 func (s *server) startUDP() error {
 	var listener net.Listener
 	var packets net.PacketConn
@@ -226,7 +226,7 @@ func (s *server) startUDP() error {
 				return
 			}
 			if answer := s.answer(bytes.Clone(buffer[:n])); answer != nil {
-				if len(answer) > udpPayloadBytes { // cut in the middle of a record, as some do
+				if len(answer) > udpPayloadBytes { // truncated within a record, as by some servers
 					answer = answer[:udpPayloadBytes]
 					answer[2] |= 0x02
 				}
@@ -330,7 +330,7 @@ func (s *server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// queryOf reads the query of a request, and makes sure that the request is what RFC 8484 asks for.
+// queryOf reads the query of a request and verifies that the request conforms to RFC 8484.
 func queryOf(t *testing.T, r *http.Request) []byte {
 	wire, err := base64Raw(r.URL.Query().Get("dns"))
 	if err != nil || r.Method != http.MethodGet || r.URL.Path != "/dns-query" || r.Header.Get("Accept") != dnsMessage ||
@@ -420,7 +420,7 @@ func (s *server) serveDoQ(conn *quic.Conn) {
 	}
 }
 
-// running is a stub, and what tests ask it.
+// running is a stub with an open control socket.
 type running struct {
 	*stub
 	t       *testing.T
@@ -461,7 +461,7 @@ func startStub(t *testing.T, url string, c credentials, options ...string) *runn
 	return &running{stub: st, t: t, metrics: metrics, path: path, control: conn, answers: bufio.NewReader(conn)}
 }
 
-// exchange asks the stub over "udp" or "tcp".
+// exchange sends a query to the stub over "udp" or "tcp" and returns the answer.
 func (r *running) exchange(network string, query *dns.Msg) *dns.Msg {
 	r.t.Helper()
 	client := &dns.Client{Net: network, Timeout: time.Minute, UDPSize: dns.MaxMsgSize}
@@ -472,7 +472,7 @@ func (r *running) exchange(network string, query *dns.Msg) *dns.Msg {
 	return answer
 }
 
-// ask asks for an A record over UDP, and returns the answer and its row.
+// ask sends a query for an A record over UDP. It returns the answer and the query's row.
 func (r *running) ask(name string) (*dns.Msg, row) {
 	r.t.Helper()
 	before := len(r.rows())
@@ -484,7 +484,7 @@ func (r *running) ask(name string) (*dns.Msg, row) {
 	return answer, rows[0]
 }
 
-// good asks and makes sure of the answer.
+// good is ask for a query that must be answered correctly.
 func (r *running) good(name string) row {
 	r.t.Helper()
 	answer, row := r.ask(name)
@@ -494,7 +494,7 @@ func (r *running) good(name string) row {
 	return row
 }
 
-// bad asks and makes sure that the answer is SERVFAIL with this error in its row.
+// bad is ask for a query whose answer must be SERVFAIL, with this error in its row.
 func (r *running) bad(name, fault string) row {
 	r.t.Helper()
 	answer, row := r.ask(name)
@@ -540,7 +540,7 @@ func (r *running) command(line string, result any) {
 	}
 }
 
-// commandReset runs reset-sessions or forget, and makes sure how many connections it closed.
+// commandReset runs reset-sessions or forget and verifies the number of closed connections.
 func (r *running) commandReset(command string, closed int) {
 	r.t.Helper()
 	var answer struct {
@@ -553,7 +553,7 @@ func (r *running) commandReset(command string, closed int) {
 	}
 }
 
-// until waits for a condition that others bring about.
+// until waits up to 20 s for a condition that other goroutines fulfil.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
@@ -563,12 +563,13 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// quiet is for servers whose clients misbehave on purpose.
+// quiet discards the log of servers whose clients misbehave intentionally.
 var quiet = log.New(io.Discard, "", 0)
 
 func base64Raw(text string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(text) }
 
-// relay passes datagrams between clients and a server, those back with a delay, and can drop all of one client's port.
+// relay forwards datagrams between clients and a server. It delays datagrams to clients and can drop all datagrams of one
+// client port.
 type relay struct {
 	address string
 	drop    atomic.Int32

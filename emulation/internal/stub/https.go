@@ -22,7 +22,8 @@ const (
 	maxHeaderBytes = 1 << 16
 )
 
-// queryURL is the URL of DoH and DoH3 up to the query (RFC 8484, section 4.1): with GET, early data may carry it.
+// queryURL returns the URL of DoH and DoH3 up to the query (RFC 8484, section 4.1). The method is GET, because its requests
+// may be sent as early data.
 func (s settings) queryURL() string {
 	authority := s.serverName
 	if strings.Contains(authority, ":") {
@@ -34,7 +35,7 @@ func (s settings) queryURL() string {
 	return "https://" + authority + s.upstream.path + "?dns="
 }
 
-// newRequest is the GET request for a query; what HTTP adds on its own is left out.
+// newRequest returns the GET request for a query, without the headers that net/http adds by default.
 func newRequest(ctx context.Context, url string, query []byte) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+base64.RawURLEncoding.EncodeToString(query), http.NoBody)
 	if err != nil {
@@ -44,7 +45,7 @@ func newRequest(ctx context.Context, url string, query []byte) (*http.Request, e
 	return request, nil
 }
 
-// readResponse reads the DNS message in a response (RFC 8484, section 4.2).
+// readResponse reads the DNS message of a response (RFC 8484, section 4.2).
 func readResponse(response *http.Response) ([]byte, error) {
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -64,13 +65,13 @@ func readResponse(response *http.Response) ([]byte, error) {
 		return nil, errOversized
 	}
 	if age, err := strconv.ParseUint(response.Header.Get("Age"), 10, 32); err == nil && age > 0 {
-		return aged(wire, uint32(age))
+		return subtractAge(wire, uint32(age))
 	}
 	return wire, nil
 }
 
-// aged takes the time a message has been in HTTP caches from its records' TTLs (RFC 8484, section 5.1).
-func aged(wire []byte, seconds uint32) ([]byte, error) {
+// subtractAge subtracts the time that a message spent in HTTP caches from the TTLs of its records (RFC 8484, section 5.1).
+func subtractAge(wire []byte, seconds uint32) ([]byte, error) {
 	m, err := parse(wire)
 	if err != nil {
 		return nil, errMalformed
@@ -92,7 +93,7 @@ type httpDialer struct {
 	url string
 }
 
-func (d httpDialer) dial(ctx context.Context, kept *sessionCache) (conn, error) {
+func (d httpDialer) dial(ctx context.Context, cache *sessionCache) (conn, error) {
 	c := &httpConn{url: d.url}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -102,7 +103,7 @@ func (d httpDialer) dial(ctx context.Context, kept *sessionCache) (conn, error) 
 		IdleConnTimeout:        d.idle,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		DialTLSContext: func(ctx context.Context, _, _ string) (socket net.Conn, err error) {
-			socket, c.tlsState, err = d.connect(ctx, kept, []string{"h2"})
+			socket, c.tlsState, err = d.connect(ctx, cache, []string{"h2"})
 			if err == nil {
 				c.socket, c.port = socket, portOf(socket.LocalAddr())
 			}
@@ -138,11 +139,11 @@ func (c *httpConn) ask(ctx context.Context, query []byte) ([]byte, error) {
 		}
 		return readResponse(response)
 	})
-	return wire, verdict(ctx, err)
+	return wire, classifyError(ctx, err)
 }
 
-// verdict tells a connection that failed from an answer that is bad, or did not come in time.
-func verdict(ctx context.Context, err error) error {
+// classifyError returns the error of a query: a badAnswer or the context's error unchanged, else a *broken connection.
+func classifyError(ctx context.Context, err error) error {
 	switch err.(type) {
 	case nil, badAnswer:
 		return err
@@ -151,14 +152,14 @@ func verdict(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return context.DeadlineExceeded // of the query, a moment before the context's own
+		return context.DeadlineExceeded // a deadline of the stream, shortly before the context's
 	}
 	return &broken{err}
 }
 
-// usable is false after the server's GOAWAY too, once the last answer has come.
+// usable is false too after the server's GOAWAY, once all answers have arrived.
 func (c *httpConn) usable() bool {
-	return c.holds(func() bool { return c.Err() == nil && (c.Available() > 0 || c.InFlight() > 0) })
+	return c.check(func() bool { return c.Err() == nil && (c.Available() > 0 || c.InFlight() > 0) })
 }
 
 func (c *httpConn) early() bool       { return false }
@@ -167,7 +168,7 @@ func (c *httpConn) path() pathState   { return tcpPath(c.socket) }
 func (c *httpConn) localPort() uint16 { return c.port }
 
 func (c *httpConn) close() {
-	if !c.holds(func() bool { return c.Close() == nil }) {
-		_ = c.socket.Close() // which the library does not do while it is stuck
+	if !c.check(func() bool { return c.Close() == nil }) {
+		_ = c.socket.Close() // a stuck library does not close it
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pathState is what a connection knows of its path.
+// pathState is the state of a connection's path.
 type pathState struct {
-	pto   time.Duration // by when the server has acknowledged a packet that reached it
-	heard uint64        // grows with whatever comes from the server
+	pto      time.Duration // time within which the server acknowledges a packet
+	received uint64        // counter that grows with all data and acknowledgements from the server
 }
 
-// Longest delays of an acknowledgement: QUIC's where a peer tells no other (RFC 9000, section 18.2), and TCP's of a single
-// segment (RFC 8985, section 7.2).
+// Maximum delays of an acknowledgement: the default of QUIC (RFC 9000, section 18.2), and TCP's for a single segment (RFC
+// 8985, section 7.2).
 const (
 	quicAckDelay = 25 * time.Millisecond
 	tcpAckDelay  = 200 * time.Millisecond
@@ -31,7 +31,8 @@ func (c *quicConn) path() pathState {
 	return pathState{pto, stats.PacketsReceived}
 }
 
-// tcpPath asks the kernel; of a connection that is closed it knows nothing, and who asks there is told at once.
+// tcpPath returns the path state of a TCP connection from the kernel. It is zero for a closed connection, on which queries
+// fail at once.
 func tcpPath(socket net.Conn) (p pathState) {
 	if secured, ok := socket.(*tls.Conn); ok {
 		socket = secured.NetConn()
@@ -50,8 +51,8 @@ func tcpPath(socket net.Conn) (p pathState) {
 	return p
 }
 
-// idleConnection returns the established connection if no answer came on it for longer than probeIdleAfter, else nil. Its path
-// may be lost: the NAT mapping expired, the client moved, or the server restarted.
+// idleConnection returns the established connection if it has no users and no answer arrived for longer than probeIdleAfter;
+// else nil. Its path may be lost: the NAT mapping expired, the client moved, or the server restarted.
 func (s *session) idleConnection() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,19 +63,21 @@ func (s *session) idleConnection() *connection {
 	return nil
 }
 
-// outcome is what an exchange returns.
+// outcome is the result of a query over one session.
 type outcome struct {
 	answer *dns.Msg
 	spent  cost
 	err    error
-	over   *session
+	via    *session
 }
 
-// exchange asks, and over a new connection too where the one there is brings no answer. The first answer counts.
+// exchange implements the exchanger interface. If the open connection delivers no answer, it also sends the query over a new
+// connection. The first answer counts. There are two cases:
 //
-// Where the connection was idle and nothing at all comes from the server within one PTO, queries that come later use the
-// new one as well: with early data the answer is there a round-trip after the PTO, and not seconds. Where the server is
-// alive but does not answer within hedgeAfter, the new connection replaces the old one only if it brings the answer.
+// The connection was idle, and no packet arrives from the server within one PTO. The new connection replaces the old one for
+// later queries as well. With early data the answer arrives one round-trip after the PTO, not seconds later.
+//
+// Packets arrive, but no answer within hedgeAfter. The new connection replaces the old one only if it delivers the answer.
 func (s *session) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
 	idle := s.idleConnection()
 	if idle == nil && s.hedgeAfter == 0 {
@@ -84,11 +87,11 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 	defer cancel()
 	outcomes := make(chan outcome, 3)
 	asked := 0
-	ask := func(over *session) {
+	ask := func(via *session) {
 		asked++
 		go func() {
-			answer, spent, err := over.ask(ctx, query, question)
-			outcomes <- outcome{answer, spent, err, over}
+			answer, spent, err := via.ask(ctx, query, question)
+			outcomes <- outcome{answer, spent, err, via}
 		}()
 	}
 	var probe, hedge <-chan time.Time
@@ -107,14 +110,14 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 	for failed := 0; ; {
 		select {
 		case <-probe:
-			if idle.conn.path().heard == before.heard {
+			if idle.conn.path().received == before.received {
 				s.drop(idle)
 				silence = before.pto
 				ask(s)
 			}
 		case <-hedge:
 			if replaced = s.established(); replaced != nil {
-				other = s.sibling()
+				other = s.hedgeSession()
 				ask(other)
 			}
 		case got := <-outcomes:
@@ -122,7 +125,7 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 				continue
 			}
 			if other != nil {
-				s.settle(replaced, other, got)
+				s.adoptOrClose(replaced, other, got)
 			}
 			got.spent.retries += asked - 1
 			got.spent.silence = silence
@@ -131,7 +134,7 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 	}
 }
 
-// established returns the connection where its handshake is complete, else nil.
+// established returns the connection if its handshake is complete, else nil.
 func (s *session) established() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,16 +144,17 @@ func (s *session) established() *connection {
 	return nil
 }
 
-// sibling makes another session with the upstream, for one query.
-func (s *session) sibling() *session {
+// hedgeSession returns another session with the upstream, for one query.
+func (s *session) hedgeSession() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &session{dial: s.dial, timeout: s.timeout, kept: s.kept, opened: s.opened}
+	return &session{dial: s.dial, timeout: s.timeout, cache: s.cache, opened: s.opened}
 }
 
-// settle makes the connection of the other session this one's where it brought the answer, and closes it elsewhere.
-func (s *session) settle(replaced *connection, other *session, got outcome) {
-	if got.err != nil || got.over != other {
+// adoptOrClose makes the connection of the other session the current one if it delivered the answer; else it closes the
+// other session.
+func (s *session) adoptOrClose(replaced *connection, other *session, got outcome) {
+	if got.err != nil || got.via != other {
 		go other.close()
 		return
 	}
@@ -161,11 +165,11 @@ func (s *session) settle(replaced *connection, other *session, got outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case fresh == nil: // it has ended meanwhile
+	case fresh == nil: // the connection has ended meanwhile
 	case s.current == replaced:
 		s.retire(s.detach())
 		s.current = fresh
-	default: // there is another by now
+	default: // another connection is current already
 		go fresh.close()
 	}
 }

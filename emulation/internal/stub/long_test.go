@@ -25,17 +25,17 @@ import (
 )
 
 const (
-	hostileQueries  = 5_000 // a transport
+	hostileQueries  = 5_000 // per transport
 	hostileClients  = 32
 	hostileTimeout  = 500 * time.Millisecond
-	stuckMost       = 20              // connections on which the upstream makes the HTTP/2 client of Go 1.26 lock itself
-	stuckGoroutines = hostileClients  // that each of them may keep: one a query in flight
+	stuckMost       = 20              // connections on which the upstream makes the HTTP/2 client of Go 1.26 deadlock
+	stuckGoroutines = hostileClients  // that each of them may keep: one per open query
 	stuckBytes      = 2 << 20         // that each of them may keep
-	hostilePeak     = 250 << 20       // bytes of this process: of the upstreams as well
-	hostileSlack    = 1 * time.Second // beyond its timeout, for a query and its retry
+	hostilePeak     = 250 << 20       // bytes of this process, including the upstreams
+	hostileSlack    = 1 * time.Second // time beyond the timeout of a query, with its retry
 )
 
-// hostileUpstream answers half of the queries well, and the others as badly as its transport lets it.
+// hostileUpstream answers half of the queries correctly. For others it violates the protocol of its transport.
 type hostileUpstream struct {
 	*server
 	well  func(query []byte) []byte
@@ -46,7 +46,7 @@ type hostileUpstream struct {
 	kinds map[string]int
 }
 
-// choose picks one of so many ways to misbehave, and counts it; -1 is to behave.
+// choose returns -1 for correct behaviour, or the index of a random name, which it counts.
 func (h *hostileUpstream) choose(names ...string) int {
 	if h.tame.Load() || random.IntN(2) == 0 {
 		return -1
@@ -87,7 +87,7 @@ func newHostileUpstream(t *testing.T, scheme string, c credentials) *hostileUpst
 	return h
 }
 
-// message is the answer to a query: good, bad, or none.
+// message returns the answer to a query: correct, wrong, or none.
 func (h *hostileUpstream) message(query []byte) []byte {
 	good := h.well(query)
 	switch h.choose("silence", "noise", "half", "another ID", "the query", "64 kB", "nothing") {
@@ -194,7 +194,7 @@ func (h *hostileUpstream) onRequest(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(good)
 }
 
-// onFrames answers a request of HTTP/2 by frames that no library would send.
+// onFrames answers a request of HTTP/2 with invalid or unusual frames.
 func (h *hostileUpstream) onFrames(conn net.Conn, stream uint32) error {
 	interim := append([]byte{0x08, 3}, "103"...) // :status
 	var wire []byte
@@ -238,7 +238,7 @@ func (h *hostileUpstream) onFrames(conn net.Conn, stream uint32) error {
 	return err
 }
 
-// startOdd starts it; over HTTP/2, half of its connections are frames by hand.
+// startOdd starts the server. Over HTTP/2, onFrames serves half of its connections.
 func (h *hostileUpstream) startOdd(t *testing.T) {
 	if h.scheme != "https" {
 		h.start()
@@ -258,8 +258,9 @@ func (h *hostileUpstream) startOdd(t *testing.T) {
 	t.Cleanup(h.stop)
 }
 
-// settledBytes is what heap and stacks take after all that could end has ended, and how many goroutines are left.
-func settledBytes() (bytes, goroutines int) {
+// bytesInUse waits until the number of goroutines no longer decreases. It returns the size of heap and stacks, and the number
+// of goroutines.
+func bytesInUse() (bytes, goroutines int) {
 	goroutines = runtime.NumGoroutine()
 	for deadline, ended := time.Now().Add(30*time.Second), time.Now(); time.Since(ended) < 3*time.Second && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
@@ -268,13 +269,13 @@ func settledBytes() (bytes, goroutines int) {
 		}
 	}
 	debug.FreeOSMemory()
-	debug.FreeOSMemory() // what a pool holds survives one collection
+	debug.FreeOSMemory() // objects in a pool survive one collection
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int(stats.HeapAlloc + stats.StackInuse), goroutines
 }
 
-// giveUp sends a query over TCP and cuts the connection before the answer.
+// giveUp sends a query over TCP and resets the connection before the answer.
 func (r *running) giveUp(query []byte) {
 	conn, err := net.DialTimeout("tcp", r.udp.LocalAddr().String(), time.Second)
 	if err != nil {
@@ -285,7 +286,8 @@ func (r *running) giveUp(query []byte) {
 	conn.Close()
 }
 
-// Whatever an upstream does on its transport, each query is answered in time, nothing is left, and the next good answer comes.
+// With a hostile upstream on any transport, each query is answered in time, no memory or goroutines remain, and later correct
+// answers are forwarded.
 func TestHostileUpstreams(t *testing.T) {
 	for _, scheme := range everyScheme {
 		t.Run(scheme, func(t *testing.T) {
@@ -311,7 +313,7 @@ func TestHostileUpstreams(t *testing.T) {
 								r.giveUp(pack(t, query))
 								continue
 							case 1:
-								r.upstream.reset(false) // so that sessions are resumed, and early data is sent
+								r.upstream.reset(false) // so that the next connection resumes a session and sends early data
 							}
 							began := time.Now()
 							answer, _, err := client.Exchange(query, r.udp.LocalAddr().String())
@@ -331,8 +333,8 @@ func TestHostileUpstreams(t *testing.T) {
 				clients.Wait()
 				return late, unanswered, good
 			}
-			ask(hostileQueries / 10) // what is kept for ever is taken now
-			before, goroutines := settledBytes()
+			ask(hostileQueries / 10) // a warm-up for permanent allocations
+			before, goroutines := bytesInUse()
 			began := time.Now()
 			late, unanswered, good := ask(hostileQueries)
 			took := time.Since(began)
@@ -344,7 +346,7 @@ func TestHostileUpstreams(t *testing.T) {
 			r.upstream.reset(true)
 			h.disconnect()
 			stuck := int(min(h.stuck.Load(), stuckMost))
-			after, left := settledBytes()
+			after, left := bytesInUse()
 			fmt.Printf("%s: %d queries, %d kinds of bad answer, %.0f s: %d good, %d late, %d without any; in use %.1f MB before, %.1f MB after; "+
 				"goroutines %d before, %d after; %d connections stuck; %.1f MB at most\n", scheme, hostileQueries, len(h.kinds), took.Seconds(),
 				good, late, unanswered, float64(before)/1e6, float64(after)/1e6, goroutines, left, stuck, float64(peakBytes(t))/1e6)
@@ -361,7 +363,7 @@ func TestHostileUpstreams(t *testing.T) {
 	}
 }
 
-// peakBytes is the most that this process has had in memory.
+// peakBytes returns the peak resident memory of this process.
 func peakBytes(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")

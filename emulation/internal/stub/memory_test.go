@@ -11,10 +11,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The memory of queries in flight is bounded: as many as there may be take less than 100 MB over UDP, TCP and TLS, and twice as
-// much over HTTP/2 and QUIC, where a second goroutine calls the library. The race detector makes stacks larger.
+// maxInFlight queries use less than 100 MB over UDP, TCP and TLS. Over HTTP/2 and QUIC they use less than 200 MB, because a
+// second goroutine calls the library. The race detector would make stacks larger.
 func TestMemoryOfQueriesInFlight(t *testing.T) {
-	const first, second = 500, 2500 // queries in flight when memory is read: what one connection takes cancels out
+	const first, second = 500, 2500 // open queries at the two measurements; the memory of the connection cancels out
 	eachScheme(t, []string{"udp", "tcp", "tls", "https", "quic"}, func(t *testing.T, s *server, c credentials) {
 		var waiting atomic.Int32
 		s.answer = func([]byte) []byte { waiting.Add(1); return nil }
@@ -25,7 +25,7 @@ func TestMemoryOfQueriesInFlight(t *testing.T) {
 				go r.answer(arrival{wire: wire, time: time.Now(), protocol: "udp"})
 			}
 			until(t, "all queries to be in flight", func() bool { return len(r.slots) == upTo && waiting.Load() > 0 })
-			time.Sleep(300 * time.Millisecond) // each waits where it will wait
+			time.Sleep(300 * time.Millisecond) // until each query waits for its answer
 			return memory()
 		}
 		before := ask(first)
@@ -41,7 +41,7 @@ func TestMemoryOfQueriesInFlight(t *testing.T) {
 	})
 }
 
-// memory is what the heap and the stacks of this process take, bytes.
+// memory returns the size of heap and stacks of this process, bytes.
 func memory() int {
 	runtime.GC()
 	runtime.GC()

@@ -12,11 +12,11 @@ import (
 const (
 	headerBytes     = 12
 	maxMessageBytes = 65535
-	udpPayloadBytes = 1232 // largest datagram offered to either side (DNS flag day 2020)
+	udpPayloadBytes = 1232 // UDP payload size in OPT records to upstream and client (DNS flag day 2020)
 	paddingBlock    = 128  // RFC 8467, section 4.1
 )
 
-// badAnswer says what is wrong with an answer that came; to ask again would not mend it.
+// badAnswer is the fault of an answer that arrived. Queries are not repeated after it.
 type badAnswer string
 
 func (e badAnswer) Error() string { return string(e) }
@@ -30,14 +30,14 @@ const (
 	errKeepalive     = badAnswer("edns-tcp-keepalive over DoQ")
 )
 
-// parse reads a message and, unlike Unpack, refuses one that ends before all that its header announces.
+// parse parses a message. Unlike Unpack, it returns an error if a message has fewer records than its header announces.
 func parse(wire []byte) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		return nil, err
 	}
 	if len(wire) == headerBytes {
-		return m, nil // some servers refuse with nothing but a header
+		return m, nil // some servers refuse a query with only a header
 	}
 	for i, n := range []int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)} {
 		if int(binary.BigEndian.Uint16(wire[4+2*i:])) != n {
@@ -47,7 +47,7 @@ func parse(wire []byte) (*dns.Msg, error) {
 	return m, nil
 }
 
-// twoOPTs says whether a message has more than the one OPT record it may have (RFC 6891, section 6.1.1).
+// twoOPTs reports whether a message has more than one OPT record, which is an error (RFC 6891, section 6.1.1).
 func twoOPTs(m *dns.Msg) bool {
 	n := 0
 	for _, record := range m.Extra {
@@ -58,8 +58,8 @@ func twoOPTs(m *dns.Msg) bool {
 	return n > 1
 }
 
-// upstreamQuery makes the query for the upstream from the client's, with ID 0: the same question under the same flags.
-// EDNS is hop by hop: of its options only the client subnet, which is meant to be passed on (RFC 7871), is.
+// upstreamQuery returns the query for the upstream: the client's question and flags with ID 0. EDNS is hop-by-hop: of the
+// client's options only the client subnet (RFC 7871) is forwarded.
 func upstreamQuery(client *dns.Msg, p protocol) ([]byte, error) {
 	query := &dns.Msg{Question: client.Question}
 	query.RecursionDesired = client.RecursionDesired
@@ -83,7 +83,7 @@ func upstreamQuery(client *dns.Msg, p protocol) ([]byte, error) {
 	return query.Pack()
 }
 
-// checkAnswer reads an answer and makes sure that it answers the question under this ID.
+// checkAnswer parses an answer and verifies its ID and question.
 func checkAnswer(wire []byte, id uint16, question dns.Question) (*dns.Msg, error) {
 	switch {
 	case len(wire) < headerBytes:
@@ -116,8 +116,8 @@ func sameQuestion(a, b dns.Question) bool {
 func isResponse(wire []byte) bool  { return wire[2]&0x80 != 0 }
 func isTruncated(wire []byte) bool { return wire[2]&0x02 != 0 }
 
-// clientAnswer turns the upstream's answer into the one for the client: its ID, its question as it spelled it, and EDNS
-// only where it used it.
+// clientAnswer converts the upstream's answer to the answer for the client. It has the client's ID and the client's spelling
+// of the question, and EDNS only if the client's query has EDNS.
 func clientAnswer(client, answer *dns.Msg) *dns.Msg {
 	received := answer.IsEdns0()
 	answer.Id = client.Id
@@ -127,19 +127,19 @@ func clientAnswer(client, answer *dns.Msg) *dns.Msg {
 	if ours := addEDNS(client, answer); ours != nil && received != nil {
 		for _, option := range received.Option {
 			switch option.Option() {
-			case dns.EDNS0PADDING, dns.EDNS0COOKIE, dns.EDNS0TCPKEEPALIVE: // between the upstream and us
+			case dns.EDNS0PADDING, dns.EDNS0COOKIE, dns.EDNS0TCPKEEPALIVE: // hop-by-hop
 			default:
 				ours.Option = append(ours.Option, option)
 			}
 		}
 	} else if ours == nil && answer.Rcode > 0xF {
-		answer.Rcode = dns.RcodeServerFailure // cannot be said without EDNS
+		answer.Rcode = dns.RcodeServerFailure // extended rcodes need EDNS
 	}
 	return answer
 }
 
-// failure is our own answer to a query that cannot be forwarded or got no good answer; the text is for whoever debugs
-// it (RFC 8914).
+// failure returns the stub's own answer to a query that cannot be forwarded or got no valid answer. text is the extra text
+// of the Extended DNS Error (RFC 8914).
 func failure(client *dns.Msg, rcode int, text string) *dns.Msg {
 	answer := new(dns.Msg).SetRcode(client, rcode)
 	answer.RecursionAvailable = true
@@ -149,7 +149,7 @@ func failure(client *dns.Msg, rcode int, text string) *dns.Msg {
 	return answer
 }
 
-// addEDNS gives the answer an OPT record where the query had one (RFC 6891, section 7).
+// addEDNS adds an OPT record to the answer if the query has one (RFC 6891, section 7), and returns it.
 func addEDNS(client, answer *dns.Msg) *dns.OPT {
 	asked := client.IsEdns0()
 	if asked == nil {
@@ -159,7 +159,7 @@ func addEDNS(client, answer *dns.Msg) *dns.OPT {
 	return answer.IsEdns0()
 }
 
-// datagramLimit is the largest answer the client takes over UDP, bytes.
+// datagramLimit returns the largest answer that the client accepts over UDP, bytes.
 func datagramLimit(client *dns.Msg) int {
 	if opt := client.IsEdns0(); opt != nil {
 		return max(dns.MinMsgSize, int(opt.UDPSize()))
@@ -167,7 +167,7 @@ func datagramLimit(client *dns.Msg) int {
 	return dns.MinMsgSize
 }
 
-// framed is a message with the two-byte length of the stream transports (RFC 1035, section 4.2.2).
+// framed returns a message after its two-byte length, as over TCP (RFC 1035, section 4.2.2).
 func framed(wire []byte) []byte {
 	stream := make([]byte, 2, 2+len(wire))
 	binary.BigEndian.PutUint16(stream, uint16(len(wire))) // #nosec G115 -- no message is longer than 65535 bytes

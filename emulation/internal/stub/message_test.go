@@ -108,7 +108,7 @@ func TestFailureTellsWhy(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever an upstream sends is an answer or an error, and an answer can be packed for the client.
+// FuzzAnswer: every message of an upstream is an answer or an error. A truncated answer does not exceed the client's limit.
 func FuzzAnswer(f *testing.F) {
 	asked := question("www.example.org", dns.TypeA)
 	asked.Id = 0

@@ -8,23 +8,23 @@ import (
 	"github.com/miekg/dns"
 )
 
-// connections is how queries share connections to the upstream.
+// connections determines how queries share connections to the upstream.
 type connections string
 
 const (
-	oneConnection connections = "one"   // all of them one
-	pooled        connections = "pool"  // each an idle one, or another
-	perQuery      connections = "query" // each its own, closed after the answer
+	oneConnection connections = "one"   // all queries share one
+	pooled        connections = "pool"  // each query uses an idle one, or a new one
+	perQuery      connections = "query" // each query uses a new one, closed after the answer
 )
 
-// pool asks each query on a connection that no other uses, as dnsproxy did over DoT until 2022; with perQuery on a new one,
-// as it did over TCP. All of them resume what the newest ticket allows.
+// pool sends each query over a connection that no other query uses at that time, as dnsproxy did over DoT in 2022. With
+// single, each connection carries one query, as dnsproxy did over TCP. All connections share one session cache.
 type pool struct {
-	another func(kept *sessionCache, opened *atomic.Uint64) *session
-	single  bool
+	makeSession func(cache *sessionCache, opened *atomic.Uint64) *session
+	single      bool
 
 	mu     sync.Mutex
-	kept   *sessionCache
+	cache  *sessionCache
 	opened atomic.Uint64
 	idle   []*session
 	all    map[*session]struct{}
@@ -32,11 +32,11 @@ type pool struct {
 
 func newPool(s settings, dial dialer) *pool {
 	p := &pool{single: s.connections == perQuery, all: map[*session]struct{}{}}
-	p.another = func(kept *sessionCache, opened *atomic.Uint64) *session {
-		return &session{dial: dial, timeout: s.timeout, probeIdleAfter: s.probeIdleAfter, kept: kept, opened: opened}
+	p.makeSession = func(cache *sessionCache, opened *atomic.Uint64) *session {
+		return &session{dial: dial, timeout: s.timeout, probeIdleAfter: s.probeIdleAfter, cache: cache, opened: opened}
 	}
 	if s.resumption != resumeNothing {
-		p.kept = newSessionCache()
+		p.cache = newSessionCache()
 	}
 	return p
 }
@@ -48,7 +48,7 @@ func (p *pool) exchange(ctx context.Context, query []byte, question dns.Question
 	return answer, spent, err
 }
 
-// take returns the session whose connection was last used, or another.
+// take returns the idle session that was used last, or a new one.
 func (p *pool) take() *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,16 +57,16 @@ func (p *pool) take() *session {
 		p.idle = p.idle[:last]
 		return s
 	}
-	s := p.another(p.kept, &p.opened)
+	s := p.makeSession(p.cache, &p.opened)
 	p.all[s] = struct{}{}
 	return s
 }
 
-// give takes a session back; of one that a reset has let go, and of a single one, the connection is closed.
+// give returns a session to the pool. It closes the session if a reset has removed it from the pool, or with single.
 func (p *pool) give(s *session) {
 	p.mu.Lock()
-	_, mine := p.all[s]
-	keep := mine && !p.single
+	_, known := p.all[s]
+	keep := known && !p.single
 	if keep {
 		p.idle = append(p.idle, s)
 	} else {
@@ -82,8 +82,8 @@ func (p *pool) reset(forget bool) (closed int) {
 	p.mu.Lock()
 	sessions := p.all
 	p.all, p.idle = map[*session]struct{}{}, nil
-	if forget && p.kept != nil {
-		p.kept = newSessionCache()
+	if forget && p.cache != nil {
+		p.cache = newSessionCache()
 	}
 	p.mu.Unlock()
 	var waiting sync.WaitGroup
@@ -98,7 +98,7 @@ func (p *pool) reset(forget bool) (closed int) {
 func (p *pool) stats() stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := stats{Connections: p.opened.Load(), Ticket: p.kept != nil && p.kept.hasTicket()}
+	c := stats{Connections: p.opened.Load(), Ticket: p.cache != nil && p.cache.hasTicket()}
 	for s := range p.all {
 		c.Open += s.stats().Open
 	}
@@ -115,8 +115,8 @@ func (p *pool) close() {
 	}
 }
 
-// over makes the way to the upstream whose connections this sets up.
-func (s settings) over(dial dialer) exchanger {
+// exchangerFor returns an exchanger with connections of the dialer: a session or a pool.
+func (s settings) exchangerFor(dial dialer) exchanger {
 	if s.connections == oneConnection {
 		return newSession(dial, s)
 	}

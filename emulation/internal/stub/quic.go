@@ -29,11 +29,11 @@ const (
 	doqRequestCancelled = 0x3
 )
 
-// datagramBytes is the UDP payload Initial datagrams are padded to (RFC 9000, section 14.1).
+// datagramBytes is the UDP payload of padded Initial datagrams (RFC 9000, section 14.1).
 const datagramBytes = 1200
 
-// lingering is how long the socket of a closed connection answers what is still on its way with the close.
-const lingering = time.Second
+// lingerTime is how long the socket of a closed connection stays open, to answer late packets with CONNECTION_CLOSE.
+const lingerTime = time.Second
 
 // quicDialer sets up DoQ and DoH3.
 type quicDialer struct {
@@ -42,13 +42,13 @@ type quicDialer struct {
 	idle    time.Duration
 	tls     *tls.Config
 	early   bool
-	pages   bool // pages are loaded over it
+	pages   bool // pages are loaded over the connection too
 }
 
-// connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent. The server may
-// open so many unidirectional streams.
-func (d quicDialer) connect(ctx context.Context, kept *sessionCache, alpn string, uniStreams int64) (*quicConn, error) {
-	// A socket of its own, as every other client has.
+// connect returns when the handshake is complete, or when early data can be sent if the ticket allows it. uniStreams is the
+// number of unidirectional streams that the server may open.
+func (d quicDialer) connect(ctx context.Context, cache *sessionCache, alpn string, uniStreams int64) (*quicConn, error) {
+	// Each connection has its own socket, as in other clients.
 	network := "udp4"
 	if d.address.Addr().Is6() {
 		network = "udp6"
@@ -67,10 +67,10 @@ func (d quicDialer) connect(ctx context.Context, kept *sessionCache, alpn string
 		HandshakeIdleTimeout:    d.timeout,
 		MaxIdleTimeout:          d.idle,
 		InitialPacketSize:       datagramBytes,
-		DisablePathMTUDiscovery: true, // its probes would share the link with what is measured
+		DisablePathMTUDiscovery: true, // its probes would be additional traffic on the link
 		MaxIncomingStreams:      -1,
 		MaxIncomingUniStreams:   uniStreams,
-		Tracer:                  qlog.DefaultConnectionTracer, // where QLOGDIR is set
+		Tracer:                  qlog.DefaultConnectionTracer, // writes qlogs if QLOGDIR is set
 	}
 	if d.pages {
 		config.InitialStreamReceiveWindow, config.MaxStreamReceiveWindow = pageStreamWindow, pageStreamWindow
@@ -78,9 +78,9 @@ func (d quicDialer) connect(ctx context.Context, kept *sessionCache, alpn string
 	}
 	secured := d.tls.Clone()
 	secured.NextProtos = []string{alpn}
-	if kept != nil {
-		secured.ClientSessionCache = tickets{kept}
-		config.TokenStore = tokens{kept}
+	if cache != nil {
+		secured.ClientSessionCache = tickets{cache}
+		config.TokenStore = tokens{cache}
 	}
 	dial := transport.Dial
 	if d.early {
@@ -92,27 +92,28 @@ func (d quicDialer) connect(ctx context.Context, kept *sessionCache, alpn string
 		return nil, err
 	}
 	c := &quicConn{Conn: established, port: portOf(socket.LocalAddr())}
-	context.AfterFunc(established.Context(), func() { time.AfterFunc(lingering, release) })
-	go c.guard(d.timeout / 2)
+	context.AfterFunc(established.Context(), func() { time.AfterFunc(lingerTime, release) })
+	go c.closeWhenSilent(d.timeout / 2)
 	return c, nil
 }
 
-// quicConn is what DoQ and DoH3 have in common.
+// quicConn is the common part of connections of DoQ and DoH3.
 type quicConn struct {
 	*quic.Conn
 	watchdog
 	port    uint16
 	waiting atomic.Int32
-	fresh   atomic.Bool // a query is the first that waits, since the guard looked
+	fresh   atomic.Bool // since the last check, a query began to wait when no other waited
 	silent  atomic.Bool
 }
 
-// guard ends the connection where nothing at all arrives for that time while a query waits and is sent again: the server
-// may have lost it, in a restart, and QUIC itself would notice only by its idle timeout. A server that acknowledged the
-// query may take as long as it likes. Looks are counted, not time: while this process does not run, nothing arrives either.
-func (c *quicConn) guard(patience time.Duration) {
-	const looks = 8
-	ticker := time.NewTicker(max(patience/looks, time.Millisecond))
+// closeWhenSilent closes the connection if a query waits, no packet arrives for the limit, and packets are retransmitted. The
+// server may have lost the connection in a restart, which QUIC would notice only by its idle timeout. If the server has
+// acknowledged the query, nothing is retransmitted and the connection stays open. The limit is a number of checks, not a
+// time: while this process is suspended, no packets arrive either.
+func (c *quicConn) closeWhenSilent(limit time.Duration) {
+	const checks = 8
+	ticker := time.NewTicker(max(limit/checks, time.Millisecond))
 	defer ticker.Stop()
 	var received, sent uint64
 	quiet := 0
@@ -126,7 +127,7 @@ func (c *quicConn) guard(patience time.Duration) {
 			switch {
 			case c.fresh.Swap(false) || stats.PacketsReceived != received || c.waiting.Load() == 0:
 				received, sent, quiet = stats.PacketsReceived, stats.PacketsSent, 0
-			case quiet >= looks && stats.PacketsSent >= sent+2: // one may be our own acknowledgement
+			case quiet >= checks && stats.PacketsSent >= sent+2: // one may be an acknowledgement
 				c.silent.Store(true)
 				_ = c.CloseWithError(doqNoError, "")
 				return
@@ -156,8 +157,9 @@ func (c *quicConn) state() connState {
 
 func (c *quicConn) localPort() uint16 { return c.port }
 
-// asking runs one query: again where the server refused early data, and with a fault of the connection told as such.
-func (c *quicConn) asking(ctx context.Context, once func() ([]byte, error)) ([]byte, error) {
+// askWithRetry runs once for a query, and a second time if the server refused early data. It classifies the error, see
+// classifyError.
+func (c *quicConn) askWithRetry(ctx context.Context, once func() ([]byte, error)) ([]byte, error) {
 	if c.waiting.Add(1) == 1 {
 		c.fresh.Store(true)
 	}
@@ -174,15 +176,15 @@ func (c *quicConn) asking(ctx context.Context, once func() ([]byte, error)) ([]b
 	if _, ok := errors.AsType[*quic.StreamError](err); ok && ctx.Err() == nil {
 		return nil, err
 	}
-	if err = verdict(ctx, err); err != nil && c.silent.Load() {
+	if err = classifyError(ctx, err); err != nil && c.silent.Load() {
 		err = &broken{errSilent}
 	}
 	return wire, err
 }
 
-// taken waits until the server has taken or refused what was sent as early data. The streams of refused early data are
-// left alone, since whatever is done to them quic-go does to their successors of the same numbers.
-func (c *quicConn) taken(ctx context.Context, early bool) error {
+// awaitEarlyData waits until the server has accepted or refused early data. Callers must not touch streams of refused early
+// data: quic-go would apply the call to the new streams with the same IDs.
+func (c *quicConn) awaitEarlyData(ctx context.Context, early bool) error {
 	if !early {
 		return nil
 	}
@@ -199,11 +201,11 @@ func (c *quicConn) taken(ctx context.Context, early bool) error {
 	return nil
 }
 
-// doqConn is DNS over dedicated QUIC connections (RFC 9250).
+// doqConn is a connection of DNS over dedicated QUIC connections (RFC 9250).
 type doqConn struct{ *quicConn }
 
-func (d quicDialer) dialDoQ(ctx context.Context, kept *sessionCache) (conn, error) {
-	c, err := d.connect(ctx, kept, "doq", -1) // it has none (RFC 9250, section 4.2)
+func (d quicDialer) dialDoQ(ctx context.Context, cache *sessionCache) (conn, error) {
+	c, err := d.connect(ctx, cache, "doq", -1) // DoQ has none (RFC 9250, section 4.2)
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +213,10 @@ func (d quicDialer) dialDoQ(ctx context.Context, kept *sessionCache) (conn, erro
 }
 
 func (c doqConn) ask(ctx context.Context, query []byte) ([]byte, error) {
-	return c.asking(ctx, func() ([]byte, error) { return c.exchange(ctx, query) })
+	return c.askWithRetry(ctx, func() ([]byte, error) { return c.exchange(ctx, query) })
 }
 
-// exchange has a stream of its own, as every query.
+// exchange sends a query on a new stream and reads the answer.
 func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
 	early := c.early()
 	stream, err := c.OpenStreamSync(ctx)
@@ -223,13 +225,13 @@ func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
 	}
 	deadline, _ := ctx.Deadline()
 	_ = stream.SetDeadline(deadline)
-	// One write, and the end of the stream right after it, so that both leave in the same packet.
+	// One write, followed by the end of the stream at once, so that both leave in the same packet.
 	_, err = stream.Write(framed(query))
 	if err == nil {
 		err = stream.Close()
 	}
 	if err == nil {
-		err = c.taken(ctx, early)
+		err = c.awaitEarlyData(ctx, early)
 	}
 	var wire []byte
 	ended := false
@@ -239,14 +241,14 @@ func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
 	if err == nil {
 		err = checkDoQ(wire)
 	}
-	_, breach := err.(badAnswer)
+	_, violation := err.(badAnswer)
 	switch {
 	case err == nil:
 		if !ended {
-			_ = stream.SetReadDeadline(time.Now().Add(endPatience))
+			_ = stream.SetReadDeadline(time.Now().Add(endTimeout))
 			go c.awaitEnd(stream)
 		}
-	case breach:
+	case violation:
 		_ = c.CloseWithError(doqProtocolError, err.Error()) // RFC 9250, section 4.3.3
 	case !errors.Is(err, quic.Err0RTTRejected):
 		stream.CancelRead(doqRequestCancelled)
@@ -255,11 +257,11 @@ func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
 	return wire, err
 }
 
-// endPatience is how long the end of a stream may come after its answer.
-const endPatience = 3 * time.Second
+// endTimeout is how long the end of a stream may follow its answer.
+const endTimeout = 3 * time.Second
 
-// awaitEnd reads the end of a stream that did not come with its answer, so that the stream is over for both sides. Where
-// it does not come, the connection is closed (RFC 9250, section 4.3.3).
+// awaitEnd reads the end of a stream that did not arrive with the answer, so that both endpoints release the stream. If it
+// does not arrive in time, awaitEnd closes the connection (RFC 9250, section 4.3.3).
 func (c doqConn) awaitEnd(stream *quic.Stream) {
 	n, err := stream.Read(make([]byte, 1))
 	switch {
@@ -272,17 +274,17 @@ func (c doqConn) awaitEnd(stream *quic.Stream) {
 	}
 }
 
-// checkDoQ looks for what must not be in a message on DoQ (RFC 9250, sections 4.2.1 and 5.5.2).
+// checkDoQ returns an error for a message that is not allowed in DoQ (RFC 9250, sections 4.2.1 and 5.5.2).
 func checkDoQ(wire []byte) error {
 	if binary.BigEndian.Uint16(wire) != 0 {
 		return errWrongID
 	}
 	if !bytes.Contains(wire, []byte{0, dns.EDNS0TCPKEEPALIVE}) {
-		return nil // most answers, which need not be read twice
+		return nil // avoids parsing most answers twice
 	}
 	m, err := parse(wire)
 	if err != nil {
-		return nil // told as malformed, which costs no connection
+		return nil // checkAnswer reports it as malformed; the connection stays open
 	}
 	if opt := m.IsEdns0(); opt != nil {
 		for _, option := range opt.Option {
@@ -294,7 +296,7 @@ func checkDoQ(wire []byte) error {
 	return nil
 }
 
-// readAnswer reads the one message of a stream, and tells whether the stream has ended with it.
+// readAnswer reads the answer of a stream. ended is true if the end of the stream was read too.
 func readAnswer(stream io.Reader) (wire []byte, ended bool, err error) {
 	buffer := make([]byte, 0, 1024)
 	for {
@@ -315,17 +317,17 @@ func readAnswer(stream io.Reader) (wire []byte, ended bool, err error) {
 			return nil, false, err
 		}
 		if len(buffer) == cap(buffer) {
-			buffer = slices.Grow(buffer, want-len(buffer)+1) // one more byte shows what is too much
+			buffer = slices.Grow(buffer, want-len(buffer)+1) // one byte more, to detect excess data
 		}
 	}
 }
 
 func (c doqConn) close() { _ = c.CloseWithError(doqNoError, "") }
 
-// h3UniStreams is for the control stream, those of QPACK, and a few that mean nothing (RFC 9114, section 6.2).
+// h3UniStreams allows the control stream, two streams of QPACK, and some of reserved types (RFC 9114, section 6.2).
 const h3UniStreams = 8
 
-// h3Conn is DNS over HTTP/3.
+// h3Conn is a connection of DNS over HTTP/3.
 type h3Conn struct {
 	*quicConn
 	url string
@@ -334,12 +336,12 @@ type h3Conn struct {
 	requests *http3.ClientConn
 }
 
-// h3Transport only makes HTTP/3 of QUIC connections, it has none of its own.
+// h3Transport creates HTTP/3 clients on existing QUIC connections. It opens no connections itself.
 var h3Transport = http3.Transport{DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes}
 
 func (d quicDialer) dialH3(url string) dialer {
-	return func(ctx context.Context, kept *sessionCache) (conn, error) {
-		c, err := d.connect(ctx, kept, http3.NextProtoH3, h3UniStreams)
+	return func(ctx context.Context, cache *sessionCache) (conn, error) {
+		c, err := d.connect(ctx, cache, http3.NextProtoH3, h3UniStreams)
 		if err != nil {
 			return nil, err
 		}
@@ -353,7 +355,7 @@ func (c *h3Conn) ask(ctx context.Context, query []byte) ([]byte, error) {
 		return nil, err
 	}
 	var used *http3.ClientConn
-	return c.asking(ctx, func() ([]byte, error) {
+	return c.askWithRetry(ctx, func() ([]byte, error) {
 		used = c.client(used)
 		return c.exchange(ctx, used, request)
 	})
@@ -369,9 +371,9 @@ func (c *h3Conn) exchange(ctx context.Context, requests *http3.ClientConn, reque
 	_ = stream.SetDeadline(deadline)
 	err = stream.SendRequestHeader(request)
 	if err == nil {
-		// A server that has answered already may have stopped reading: its response counts (RFC 9114, section 4.1).
+		// The error is ignored: a server may respond and stop reading before the end of the request (RFC 9114, section 4.1).
 		_ = stream.Close()
-		err = c.taken(ctx, early)
+		err = c.awaitEarlyData(ctx, early)
 	}
 	if errors.Is(err, quic.Err0RTTRejected) {
 		return nil, err
@@ -390,8 +392,8 @@ func (c *h3Conn) exchange(ctx context.Context, requests *http3.ClientConn, reque
 	return wire, err
 }
 
-// client returns what requests go through: a new one in place of one whose early data was refused, since that took its
-// control stream with it.
+// client returns the HTTP/3 client of the connection. It replaces the client refused, whose early data the server refused
+// together with its control stream.
 func (c *h3Conn) client(refused *http3.ClientConn) *http3.ClientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// An upstream that resets one stream of DoQ is asked once more, on the same connection.
+// If the upstream resets a DoQ stream, the query is repeated once on the same connection.
 func TestStreamThatIsResetIsAskedOnceMore(t *testing.T) {
 	c := newCredentials(t)
 	s := newServer(t, "quic", c)
@@ -43,12 +43,12 @@ func TestStreamThatIsResetIsAskedOnceMore(t *testing.T) {
 	}
 }
 
-// A server on QUIC that is alive but brings no answer on a connection is asked over another within the query's time.
+// If a QUIC connection acknowledges packets but delivers no answer, the query is also sent over a new one within its timeout.
 func TestWedgedConnectionOfQUIC(t *testing.T) {
-	for _, answered := range []int32{0, 1} { // before it is wedged
+	for _, answered := range []int32{0, 1} { // answers before the connection stops answering
 		t.Run(fmt.Sprint(answered), func(t *testing.T) {
 			eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
-				t.Parallel() // they wait more than they work
+				t.Parallel() // most of the time is waiting
 				good := s.answer
 				var answers atomic.Int32
 				s.answer = func(query []byte) []byte {
@@ -74,7 +74,7 @@ func TestWedgedConnectionOfQUIC(t *testing.T) {
 	}
 }
 
-// sometimesOdd passes some of its connections to a function and the others on.
+// sometimesOdd is a listener that passes some connections to the function odd and returns the others.
 type sometimesOdd struct {
 	net.Listener
 	isOdd func() bool
@@ -104,13 +104,13 @@ const (
 	h2Continuation = 9
 )
 
-// frame is one of HTTP/2 (RFC 9113, section 4.1).
+// frame returns a frame of HTTP/2 (RFC 9113, section 4.1).
 func frame(kind, flags byte, stream uint32, payload ...byte) []byte {
 	head := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
 	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
 }
 
-// serveFrames is a server of HTTP/2 that answers each request by the frames of a function; an error ends the connection.
+// serveFrames serves an HTTP/2 connection. It calls answer for each request, which writes frames; an error ends the connection.
 func serveFrames(socket net.Conn, config *tls.Config, settings []byte, answer func(conn net.Conn, stream uint32) error) {
 	config = config.Clone()
 	config.NextProtos = []string{"h2"}
@@ -132,8 +132,8 @@ func serveFrames(socket net.Conn, config *tls.Config, settings []byte, answer fu
 	}
 }
 
-// A window that overflows makes Go's HTTP/2 client lock itself. The query still ends in time, the next one has a new connection,
-// and the stub can be closed.
+// A flow-control window that overflows makes Go's HTTP/2 client deadlock. The query still ends in time, the next one uses a
+// new connection, and the stub can be closed.
 func TestHTTPClientThatLocksItself(t *testing.T) {
 	largest := []byte{0x7f, 0xff, 0xff, 0xff}
 	for name, c := range map[string]struct{ settings, update []byte }{
@@ -178,7 +178,7 @@ func TestHTTPClientThatLocksItself(t *testing.T) {
 	}
 }
 
-// A connection over TCP whose upstream leaves many queries without an answer is replaced before it has no ID left.
+// A TCP connection with many unanswered queries is replaced before its IDs run out.
 func TestUnansweredIDsDoNotPileUp(t *testing.T) {
 	s := newServer(t, "tcp", newCredentials(t))
 	good := s.answer
@@ -207,7 +207,7 @@ func TestUnansweredIDsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// Requests that a browser gives up leave nothing on its connection to the gateway, nor on the one upstream.
+// Cancelled requests of a browser leave no open streams, neither to the gateway nor to the upstream.
 func TestRequestsThatBrowsersCancelEnd(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	g := startGateway(t, separateConnection, func(w http.ResponseWriter, r *http.Request) {

@@ -14,11 +14,11 @@ import (
 	"crosslayer.example/emulation/internal/control"
 )
 
-// logger prints the stub's own messages. The standard logger is that of libraries: Go's HTTP/2 client reports there what an
-// upstream does wrong, which is in the rows. Run discards it.
+// logger prints the stub's own messages. Run discards those of the standard logger: there Go's HTTP/2 client reports errors
+// of the upstream, which the rows of metrics contain.
 var logger = log.New(os.Stderr, "crosslayer-stub: ", 0)
 
-// Run forwards queries as the arguments say until the context ends.
+// Run runs the stub with these command-line arguments until the context ends.
 func Run(ctx context.Context, arguments []string) error {
 	if len(arguments) == 1 && strings.TrimLeft(arguments[0], "-") == "version" {
 		fmt.Println(version())
@@ -48,7 +48,7 @@ func Run(ctx context.Context, arguments []string) error {
 	return nil
 }
 
-// open makes the stub that the settings name, all its sockets bound; nobody is answered before serve.
+// open returns a stub with bound sockets. serve starts it.
 func open(ctx context.Context, s settings) (*stub, error) {
 	address, err := s.upstream.resolve(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func open(ctx context.Context, s settings) (*stub, error) {
 	return st, nil
 }
 
-// version names what the stub is made of.
+// version returns the versions of quic-go, of the DNS library and of Go.
 func version() string {
 	parts := []string{"crosslayer-stub"}
 	if build, ok := debug.ReadBuildInfo(); ok {

@@ -11,12 +11,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// resetPatience is how long a reset waits for queries on their way and for a first ticket.
-const resetPatience = time.Second
+// resetTimeout is how long a reset waits for open queries and for a first ticket.
+const resetTimeout = time.Second
 
-// cost is what an answer took.
+// cost describes how a query was answered: connection, times and sizes.
 type cost struct {
-	connection    uint64 // number of the connection; 0 without one
+	connection    uint64 // number of the connection, from 1; 0 without one
 	newConnection bool   // this query set it up
 	handshake     time.Duration
 	query         time.Duration
@@ -24,36 +24,36 @@ type cost struct {
 	answerBytes   int
 	retries       int
 	tcpFallback   bool
-	silence       time.Duration // of an idle connection, before the query was also sent over a new one
+	silence       time.Duration // wait on an idle connection before the query was also sent over a new one
 	connState
-	early bool // the query left before the handshake was complete
+	early bool // the query was sent before the handshake was complete
 }
 
-// exchanger asks the upstream.
+// exchanger sends queries to the upstream.
 type exchanger interface {
-	// exchange asks the query, which has ID 0, until it is answered or the context ends.
+	// exchange sends the query, which has ID 0, and waits for the answer or the end of the context.
 	exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error)
-	// reset closes the connection, if there is one, so that the next query sets up another. Tickets and tokens are
-	// kept unless they are to be forgotten.
+	// reset closes the open connections and returns their number. The next query sets up a new one. With forget it also
+	// deletes tickets and tokens.
 	reset(forget bool) (closed int)
 	stats() stats
 	close()
 }
 
-// stats counts connections.
+// stats is the part of the answer to the command stats that describes connections.
 type stats struct {
 	Connections uint64 `json:"connections"`
 	Open        int    `json:"open"`
 	Ticket      bool   `json:"ticket"`
 }
 
-// conn is a connection to the upstream that is up, or can carry early data.
+// conn is a connection to the upstream whose handshake is complete or which can carry early data.
 type conn interface {
-	// ask sends the query and waits for its answer, whose ID is 0; *broken where the connection failed.
+	// ask sends the query and returns its answer with ID 0. The error is *broken if the connection failed.
 	ask(ctx context.Context, query []byte) ([]byte, error)
 	// usable is false once the connection is known to be closed.
 	usable() bool
-	// early is true as long as all that is sent is early data.
+	// early is true until the handshake is complete: all data sent so far is early data.
 	early() bool
 	state() connState
 	path() pathState
@@ -61,30 +61,31 @@ type conn interface {
 	close()
 }
 
-// connState is how the handshake went; nil where it is not over, or the transport has no such thing.
+// connState is the result of the handshake. A field is nil if the handshake is not complete or the transport does not have
+// the property.
 type connState struct {
 	resumed           *bool
 	earlyDataAccepted *bool
 }
 
-// dialer sets up a connection; what connections left is nil where nothing is resumed.
-type dialer func(ctx context.Context, kept *sessionCache) (conn, error)
+// dialer sets up a connection. cache is nil if sessions are not resumed.
+type dialer func(ctx context.Context, cache *sessionCache) (conn, error)
 
-// session is the one connection to the upstream. It is set up by the first query that finds none; queries that come
-// meanwhile wait for it. There is never a second one being set up.
+// session is an exchanger with one connection to the upstream. A query without an open connection sets one up. Queries that
+// arrive meanwhile wait for that connection and set up no second one.
 type session struct {
-	dial        dialer
-	timeout     time.Duration
+	dial           dialer
+	timeout        time.Duration
 	probeIdleAfter time.Duration // time without an answer after which the path is probed; 0: never
-	hedgeAfter  time.Duration // a query that waits as long on an open connection is asked over another too; 0: never
+	hedgeAfter     time.Duration // time after which a query on an open connection is sent over another too; 0: never
 
 	mu      sync.Mutex
-	kept    *sessionCache // nil where nothing is resumed
+	cache   *sessionCache // nil if sessions are not resumed
 	current *connection
 	opened  *atomic.Uint64
 }
 
-// connection is one to the upstream, from the moment that a query needs it.
+// connection is a connection to the upstream, including the time of its setup.
 type connection struct {
 	number uint64
 	cancel context.CancelFunc
@@ -92,43 +93,43 @@ type connection struct {
 	conn   conn
 	err    error
 
-	// Under the session's mutex.
+	// The session's mutex protects these.
 	users    int
 	detached bool
-	unused   chan struct{} // closed when detached and without users
-	answers  uint64        // that have come
-	answered time.Time     // the last of them
-	silent   time.Time     // end of a query that got none, and after which none came
+	unused   chan struct{} // closed when the connection is detached and has no users
+	answers  uint64        // number of answers
+	answered time.Time     // time of the last answer
+	silent   time.Time     // end of an unanswered query; zero if an answer arrived later
 
-	cut atomic.Bool // closed on command, under its users
+	aborted atomic.Bool // closed by reset or close while it had users
 }
 
 func newSession(dial dialer, s settings) *session {
 	made := &session{dial: dial, timeout: s.timeout, probeIdleAfter: s.probeIdleAfter, opened: new(atomic.Uint64)}
 	if s.resumption != resumeNothing {
-		made.kept = newSessionCache()
+		made.cache = newSessionCache()
 	}
 	return made
 }
 
-// ask asks the query, a second time where its connection breaks.
+// ask sends the query over the session's connection. It repeats the query once if the connection breaks.
 func (s *session) ask(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
 	var spent cost
 	for joined := false; ; {
 		began := time.Now()
-		a, started, unfinished, heard := s.join()
+		a, started, unfinished, answersBefore := s.join()
 		spent.connection, spent.newConnection = a.number, started
 		wire, err := a.ask(ctx, query, began, unfinished, &spent)
 		s.leave(a)
-		if spent.retries == 0 { // else the connection had only what was left of the query's time
-			s.recordOutcome(a, err, began, heard)
+		if spent.retries == 0 { // a repeated query had less time than the timeout
+			s.recordOutcome(a, err, began, answersBefore)
 		}
 		if err == nil {
 			spent.answerBytes = len(wire)
 			answer, err := checkAnswer(wire, 0, question)
 			return answer, spent, err
 		}
-		if a.cut.Load() {
+		if a.aborted.Load() {
 			return nil, spent, errReset
 		}
 		_, failed := errors.AsType[*broken](err)
@@ -136,20 +137,20 @@ func (s *session) ask(ctx context.Context, query []byte, question dns.Question) 
 		case ctx.Err() != nil:
 			return nil, spent, err
 		case failed && spent.retries == 0:
-			s.drop(a) // queries are idempotent, so one more try is safe
+			s.drop(a) // a repetition is safe, since queries are idempotent
 			spent.retries++
 		case isStreamReset(err) && spent.retries == 0:
-			spent.retries++ // on the same connection, whose other queries are not concerned
+			spent.retries++ // on the same connection: its other queries are unaffected
 		case !started && !joined && a.failed():
-			joined = true // the connection of another query, that may have waited for it far longer
+			joined = true // another query started that setup, which failed before this query's time is up: try a new one
 		default:
 			return nil, spent, err
 		}
 	}
 }
 
-// ask waits for the connection to be up and asks, each timed. A query that found the connection unfinished when it
-// began has waited for it, also where it is up by now.
+// ask waits until the connection is set up, sends the query, and measures the time of both. unfinished means that the
+// connection was not set up when the query began: the query then has a handshake time even if the setup ended meanwhile.
 func (a *connection) ask(ctx context.Context, query []byte, began time.Time, unfinished bool, spent *cost) ([]byte, error) {
 	spent.handshake = 0
 	if unfinished {
@@ -178,8 +179,8 @@ func (a *connection) ask(ctx context.Context, query []byte, began time.Time, unf
 	return wire, err
 }
 
-// join returns the connection, or the beginning of one, which the first who finds none starts; whether it is not up yet,
-// and how many answers have come on it.
+// join adds a user to the current connection and starts one if there is none. It returns whether it started the connection,
+// whether the setup is unfinished, and the number of answers on the connection so far.
 func (s *session) join() (a *connection, started, unfinished bool, answers uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +190,7 @@ func (s *session) join() (a *connection, started, unfinished bool, answers uint6
 	if started = s.current == nil; started {
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		s.current = &connection{number: s.opened.Add(1), cancel: cancel, done: make(chan struct{}), unused: make(chan struct{})}
-		go s.current.connect(ctx, s.dial, s.kept)
+		go s.current.connect(ctx, s.dial, s.cache)
 	}
 	s.current.users++
 	select {
@@ -200,8 +201,9 @@ func (s *session) join() (a *connection, started, unfinished bool, answers uint6
 	return s.current, started, started || unfinished, s.current.answers
 }
 
-// connect dials, and gives up a moment after the context's end where the dialer does not.
-func (a *connection) connect(ctx context.Context, dial dialer, kept *sessionCache) {
+// connect calls the dialer. If the dialer does not return with the end of the context, connect fails and later closes the
+// late connection.
+func (a *connection) connect(ctx context.Context, dial dialer, cache *sessionCache) {
 	defer close(a.done)
 	defer a.cancel()
 	type dialled struct {
@@ -210,7 +212,7 @@ func (a *connection) connect(ctx context.Context, dial dialer, kept *sessionCach
 	}
 	results := make(chan dialled, 1)
 	go func() {
-		made, err := dial(ctx, kept)
+		made, err := dial(ctx, cache)
 		results <- dialled{made, err}
 	}()
 	got, ok := await(ctx, results)
@@ -226,7 +228,7 @@ func (a *connection) connect(ctx context.Context, dial dialer, kept *sessionCach
 	a.conn, a.err = got.conn, got.err
 }
 
-// failed is true once the connection could not be set up.
+// failed reports whether the setup has failed.
 func (a *connection) failed() bool {
 	select {
 	case <-a.done:
@@ -236,7 +238,7 @@ func (a *connection) failed() bool {
 	}
 }
 
-// up is true once the connection could be set up.
+// up reports whether the setup has succeeded.
 func (a *connection) up() bool {
 	select {
 	case <-a.done:
@@ -246,6 +248,7 @@ func (a *connection) up() bool {
 	}
 }
 
+// dead reports whether the setup has failed or the connection is known to be closed.
 func (a *connection) dead() bool {
 	select {
 	case <-a.done:
@@ -255,6 +258,7 @@ func (a *connection) dead() bool {
 	}
 }
 
+// leave removes a user of the connection.
 func (s *session) leave(a *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,9 +268,9 @@ func (s *session) leave(a *connection) {
 	}
 }
 
-// recordOutcome gives a connection up that is up and silent: where no answer has ever come after one query, else after two in
-// a row, since a single one may be a question that the upstream cannot answer.
-func (s *session) recordOutcome(a *connection, err error, asked time.Time, heard uint64) {
+// recordOutcome records an answer or a timeout. It replaces a connection without answers after one timeout, and another
+// connection after two timeouts in a row: a single one may be a question that the upstream cannot answer.
+func (s *session) recordOutcome(a *connection, err error, asked time.Time, answersBefore uint64) {
 	_, bad := err.(badAnswer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +278,7 @@ func (s *session) recordOutcome(a *connection, err error, asked time.Time, heard
 	case err == nil || bad:
 		a.answers++
 		a.answered, a.silent = time.Now(), time.Time{}
-	case !errors.Is(err, context.DeadlineExceeded) || !a.up() || a.answers != heard || s.current != a:
+	case !errors.Is(err, context.DeadlineExceeded) || !a.up() || a.answers != answersBefore || s.current != a:
 	case a.answers == 0 || !a.silent.IsZero() && asked.After(a.silent):
 		s.retire(s.detach())
 	case a.silent.IsZero():
@@ -282,7 +286,7 @@ func (s *session) recordOutcome(a *connection, err error, asked time.Time, heard
 	}
 }
 
-// drop makes the next query set up a new connection; those on this one may end.
+// drop makes the next query set up a new connection. Open queries on this connection continue.
 func (s *session) drop(a *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +295,7 @@ func (s *session) drop(a *connection) {
 	}
 }
 
-// detach takes the connection out, for the caller to close. The mutex is held.
+// detach removes the connection from the session and returns it. The caller must close it, and holds the mutex.
 func (s *session) detach() *connection {
 	a := s.current
 	s.current = nil
@@ -322,23 +326,23 @@ func (a *connection) close() {
 
 func (s *session) reset(forget bool) (closed int) {
 	s.mu.Lock()
-	a, kept := s.detach(), s.kept
-	if forget && kept != nil {
-		s.kept = newSessionCache() // what the closing connection still brings goes to the old one
+	a, cache := s.detach(), s.cache
+	if forget && cache != nil {
+		s.cache = newSessionCache() // the closing connection may still write to the old one
 	}
 	s.mu.Unlock()
 	if a == nil {
 		return 0
 	}
-	patience, cancel := context.WithTimeout(context.Background(), resetPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
 	select {
 	case <-a.unused:
-	case <-patience.Done():
-		a.cut.Store(true)
+	case <-ctx.Done():
+		a.aborted.Store(true)
 	}
-	if !forget && kept != nil && !a.dead() {
-		kept.awaitTicket(patience)
+	if !forget && cache != nil && !a.dead() {
+		cache.awaitTicket(ctx)
 	}
 	a.close()
 	if a.conn == nil {
@@ -350,7 +354,7 @@ func (s *session) reset(forget bool) (closed int) {
 func (s *session) stats() stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := stats{Connections: s.opened.Load(), Ticket: s.kept != nil && s.kept.hasTicket()}
+	c := stats{Connections: s.opened.Load(), Ticket: s.cache != nil && s.cache.hasTicket()}
 	if s.current != nil {
 		select {
 		case <-s.current.done:
@@ -368,20 +372,20 @@ func (s *session) close() {
 	a := s.detach()
 	s.mu.Unlock()
 	if a != nil {
-		a.cut.Store(true)
+		a.aborted.Store(true)
 		a.close()
 	}
 }
 
-// newExchanger makes the way to the upstream that the settings name.
+// newExchanger returns the exchanger for the upstream of the settings.
 func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
-	over := func(dial dialer) *session { return newSession(dial, s) }
+	single := func(dial dialer) *session { return newSession(dial, s) }
 	streams := streamDialer{address: address, timeout: s.timeout, idle: s.idleTimeout}
 	if !s.upstream.protocol.encrypted() {
 		if s.upstream.protocol == doTCP {
-			return s.over(streams.dial), nil
+			return s.exchangerFor(streams.dial), nil
 		}
-		return &datagrams{address: address, retransmit: s.udpRetransmit, tcp: over(streams.dial)}, nil
+		return &datagrams{address: address, retransmit: s.udpRetransmit, tcp: single(streams.dial)}, nil
 	}
 	config, err := s.tlsConfig()
 	if err != nil {
@@ -394,15 +398,15 @@ func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
 	}
 	switch s.upstream.protocol {
 	case doT:
-		return s.over(streams.dial), nil
+		return s.exchangerFor(streams.dial), nil
 	case doH:
-		return over(httpDialer{streamDialer: streams, url: s.queryURL()}.dial), nil
+		return single(httpDialer{streamDialer: streams, url: s.queryURL()}.dial), nil
 	}
 	dial := packets.dialDoQ
 	if s.upstream.protocol == doH3 {
 		dial = packets.dialH3(s.queryURL())
 	}
-	hedged := over(dial)
-	hedged.hedgeAfter = s.timeout * 5 / 8 // later than quicConn.guard, so that what is left is enough for a handshake
+	hedged := single(dial)
+	hedged.hedgeAfter = s.timeout * 5 / 8 // later than quicConn.closeWhenSilent; the remaining time is enough for a handshake
 	return hedged, nil
 }

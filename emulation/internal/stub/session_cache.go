@@ -8,8 +8,8 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// sessionCache keeps what connections left for the next one: the newest session ticket and the newest address-validation
-// token. Either serves until a newer one came, so that a connection that was lost before it brought any costs nothing.
+// sessionCache stores the newest session ticket and the newest address-validation token for the next connection. Both are
+// used until a newer one arrives, also after a connection that delivered none.
 type sessionCache struct {
 	arrived chan struct{} // closed with the first ticket
 
@@ -20,7 +20,7 @@ type sessionCache struct {
 
 func newSessionCache() *sessionCache { return &sessionCache{arrived: make(chan struct{})} }
 
-// awaitTicket blocks until there is a ticket, or until the context ends.
+// awaitTicket waits for the first ticket or the end of the context.
 func (k *sessionCache) awaitTicket(ctx context.Context) {
 	select {
 	case <-k.arrived:
@@ -34,7 +34,7 @@ func (k *sessionCache) hasTicket() bool {
 	return k.ticket != nil
 }
 
-// tickets is the sessionCache as crypto/tls uses it; there is one upstream, so the key says nothing.
+// tickets implements tls.ClientSessionCache. It ignores the key, because there is one upstream.
 type tickets struct{ *sessionCache }
 
 // Get implements the tls.ClientSessionCache interface.
@@ -44,7 +44,7 @@ func (t tickets) Get(string) (*tls.ClientSessionState, bool) {
 	return t.ticket, t.ticket != nil
 }
 
-// Put implements the tls.ClientSessionCache interface; nil is an expired ticket.
+// Put implements the tls.ClientSessionCache interface. crypto/tls passes nil to remove an expired ticket.
 func (t tickets) Put(_ string, ticket *tls.ClientSessionState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t tickets) Put(_ string, ticket *tls.ClientSessionState) {
 	}
 }
 
-// tokens is the sessionCache as quic-go uses it.
+// tokens implements quic.TokenStore. Its tokens can be used more than once.
 type tokens struct{ *sessionCache }
 
 // Pop implements the quic.TokenStore interface.

@@ -20,7 +20,7 @@ import (
 	"unicode"
 )
 
-// protocol is a DNS transport, named as everywhere in crosslayer.
+// protocol is a DNS transport.
 type protocol string
 
 const (
@@ -32,7 +32,7 @@ const (
 	doQ   protocol = "DoQ"
 )
 
-// scheme is how a transport is named in the URL of an upstream.
+// scheme is the scheme and default port of a transport in an upstream's URL.
 type scheme struct {
 	name     string
 	protocol protocol
@@ -44,21 +44,21 @@ var schemes = []scheme{
 	{"h3", doH3, 443}, {"doh3", doH3, 443}, {"quic", doQ, 853},
 }
 
-// encrypted transports verify a certificate and pad their queries.
+// encrypted reports whether the transport uses TLS. If so, certificates are verified and queries are padded.
 func (p protocol) encrypted() bool { return p != doUDP && p != doTCP }
 
 func (p protocol) overHTTP() bool { return p == doH || p == doH3 }
 
-// resumption is how much of an earlier session a new connection may use.
+// resumption determines how a new connection uses an earlier session.
 type resumption string
 
 const (
 	resumeNothing resumption = "none"       // full handshake, without ticket and without address-validation token
 	resumeTicket  resumption = "ticket"     // the query waits for the resumed handshake
-	resumeEarly   resumption = "early-data" // the query leaves with the first flight (0-RTT)
+	resumeEarly   resumption = "early-data" // the query is sent in the first flight (0-RTT)
 )
 
-// resumptions are what the transport has; Go's TLS has no early data on TCP.
+// resumptions returns the possible values for a transport. Go's TLS supports no early data over TCP.
 func (p protocol) resumptions() []resumption {
 	switch p {
 	case doT, doH:
@@ -69,7 +69,7 @@ func (p protocol) resumptions() []resumption {
 	return []resumption{resumeNothing}
 }
 
-// upstream is where queries are forwarded to.
+// upstream is the server that queries are forwarded to.
 type upstream struct {
 	protocol protocol
 	host     string // address or name
@@ -117,7 +117,7 @@ func parseUpstream(text string) (upstream, error) {
 	return up, nil
 }
 
-// resolve finds the address of the host, once, by the resolver of the system.
+// resolve returns the address of the host. It resolves a name with the system's resolver.
 func (u upstream) resolve(ctx context.Context) (netip.AddrPort, error) {
 	if address, err := netip.ParseAddr(u.host); err == nil {
 		return netip.AddrPortFrom(address, u.port), nil
@@ -129,25 +129,25 @@ func (u upstream) resolve(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addresses[0].Unmap(), u.port), nil
 }
 
-// settings are what the command line says.
+// settings are the options of the command line.
 type settings struct {
-	upstream      upstream
-	url           string
-	listen        netip.AddrPort
-	ca            string
-	serverName    string
-	resumption    resumption
-	connections   connections
-	timeout       time.Duration
-	idleTimeout   time.Duration
-	udpRetransmit time.Duration
-	probeIdleAfter   time.Duration // 0: never
-	clientTimeout time.Duration
-	postQuantum   bool
-	control       string
-	metrics       string
+	upstream       upstream
+	url            string
+	listen         netip.AddrPort
+	ca             string
+	serverName     string
+	resumption     resumption
+	connections    connections
+	timeout        time.Duration
+	idleTimeout    time.Duration
+	udpRetransmit  time.Duration
+	probeIdleAfter time.Duration // 0: never
+	clientTimeout  time.Duration
+	postQuantum    bool
+	control        string
+	metrics        string
 
-	gateway        netip.AddrPort // invalid where there is none
+	gateway        netip.AddrPort // invalid without a gateway
 	certificate    string
 	key            string
 	pageConnection pageConnection
@@ -157,7 +157,7 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	var s settings
 	var listen, resume, share, gateway, pages string
 	flags := flag.NewFlagSet("crosslayer-stub", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // one line about a mistake, not the whole usage
+	flags.SetOutput(io.Discard) // an error is one line, without the usage
 	flags.StringVar(&s.url, "upstream", "", "forward to this `URL`: udp, tcp, tls, https, h3 or quic://HOST[:PORT]")
 	flags.StringVar(&listen, "listen", "127.0.0.1:53", "answer on this `ADDRESS:PORT`, UDP and TCP")
 	flags.StringVar(&s.ca, "ca", "", "verify the upstream's certificate against the CAs in this PEM `FILE` instead of the system's")
@@ -238,7 +238,7 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	return s, nil
 }
 
-// setGateway checks what the command line says of the gateway.
+// setGateway sets and checks the options of the gateway.
 func (s *settings) setGateway(listen string, pages pageConnection) (err error) {
 	s.pageConnection = pages
 	if s.gateway, err = netip.ParseAddrPort(listen); err != nil {
@@ -264,8 +264,8 @@ func alphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r
 // minRSABits is the smallest RSA key in a chain, as for the Python clients (crosslayer.dns.certificates).
 const minRSABits = 2048
 
-// checkChain applies the policy of the Python clients to a connection whose chain crypto/tls has verified: the leaf is no CA, and
-// no RSA key is too small. crypto/tls accepts both.
+// checkChain applies the policy of the Python clients after crypto/tls has verified the chain: the leaf is not a CA, and RSA
+// keys have at least minRSABits. crypto/tls does not enforce this.
 func checkChain(state tls.ConnectionState) error {
 	refusal := errors.New("no chain was verified")
 	for _, chain := range state.VerifiedChains {
@@ -276,7 +276,7 @@ func checkChain(state tls.ConnectionState) error {
 	return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: refusal}
 }
 
-// refused says why the policy refuses a chain, leaf first; nil where it accepts it.
+// refused returns the reason why the policy rejects a chain, leaf first; nil if it accepts it.
 func refused(chain []*x509.Certificate) error {
 	if chain[0].IsCA {
 		return errors.New("the server's certificate is that of a CA")
@@ -289,7 +289,7 @@ func refused(chain []*x509.Certificate) error {
 	return nil
 }
 
-// tlsConfig is what all connections have in common; certificates are always verified.
+// tlsConfig returns the TLS configuration of all connections. Certificates are always verified.
 func (s settings) tlsConfig() (*tls.Config, error) {
 	config := &tls.Config{
 		ServerName:       s.serverName,

@@ -85,7 +85,7 @@ func TestWrongOptionsAreOneClearLine(t *testing.T) {
 		"--upstream " + good + " --resumption all":                                            "DoQ has none ticket early-data",
 		"--upstream udp://192.0.2.1 --resumption ticket":                                      "DoUDP has none",
 		"--upstream " + good + " --connections pool":                                          "DoQ has one",
-		"--upstream " + good + " --probe-idle-after -1s":                                          "must not be below 0",
+		"--upstream " + good + " --probe-idle-after -1s":                                      "must not be below 0",
 		"--upstream tcp://192.0.2.1 --connections many":                                       "DoTCP has one pool query",
 		"--upstream tls://192.0.2.1 --resumption early-data":                                  "DoT has none ticket",
 		"--upstream " + good + " --timeout 0s":                                                "must be at least 1ms",
@@ -117,7 +117,7 @@ func TestWrongOptionsAreOneClearLine(t *testing.T) {
 	}
 }
 
-// What an upstream does wrong is in the rows: no library prints it.
+// Errors of an upstream are in the rows. Libraries print no messages about them.
 func TestLibrariesPrintNothing(t *testing.T) {
 	var printed lockedBuffer
 	log.SetOutput(&printed)
@@ -170,7 +170,7 @@ func TestLibrariesPrintNothing(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer that goroutines share.
+// lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer

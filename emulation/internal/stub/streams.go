@@ -25,8 +25,8 @@ type streamDialer struct {
 	tls     *tls.Config
 }
 
-func (d streamDialer) dial(ctx context.Context, kept *sessionCache) (conn, error) {
-	socket, state, err := d.connect(ctx, kept, nil)
+func (d streamDialer) dial(ctx context.Context, cache *sessionCache) (conn, error) {
+	socket, state, err := d.connect(ctx, cache, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -38,14 +38,14 @@ func (d streamDialer) dial(ctx context.Context, kept *sessionCache) (conn, error
 	return c, nil
 }
 
-// connect does the handshakes of TCP and, where the transport has it, TLS.
-func (d streamDialer) connect(ctx context.Context, kept *sessionCache, alpn []string) (net.Conn, connState, error) {
+// connect sets up a TCP connection and, with a TLS configuration, a TLS session.
+func (d streamDialer) connect(ctx context.Context, cache *sessionCache, alpn []string) (net.Conn, connState, error) {
 	dialer := net.Dialer{
-		KeepAlive: -1, // nothing crosses an idle link
+		KeepAlive: -1, // no packets on an idle connection
 		Control: func(_, _ string, raw syscall.RawConn) error {
 			var failed error
 			err := raw.Control(func(descriptor uintptr) {
-				// Data nobody acknowledges for half the timeout ends the connection; the query has the other half.
+				// If data is unacknowledged for half the timeout, the connection ends. The query has the other half for a new one.
 				limit := int(d.timeout.Milliseconds() / 2)
 				failed = unix.SetsockoptInt(int(descriptor), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, limit) // #nosec G115
 			})
@@ -58,8 +58,8 @@ func (d streamDialer) connect(ctx context.Context, kept *sessionCache, alpn []st
 	}
 	config := d.tls.Clone()
 	config.NextProtos = alpn
-	if kept != nil {
-		config.ClientSessionCache = tickets{kept}
+	if cache != nil {
+		config.ClientSessionCache = tickets{cache}
 	}
 	secured := tls.Client(socket, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
@@ -74,24 +74,24 @@ func (d streamDialer) connect(ctx context.Context, kept *sessionCache, alpn []st
 	return secured, connState{resumed: &state.DidResume}, nil
 }
 
-// result is an answer, or why there is none.
+// result is an answer or an error.
 type result struct {
 	wire []byte
 	err  error
 }
 
-// streamConn carries many queries at once on one TCP or TLS connection (RFC 7766, section 6.2.1.1).
+// streamConn is a TCP or TLS connection for concurrent queries (RFC 7766, section 6.2.1.1).
 type streamConn struct {
 	net.Conn
 	tlsState  connState
 	idle      time.Duration
 	idleTimer *time.Timer
-	writing   chan struct{} // holds one while a query is written
+	writing   chan struct{} // a semaphore: one query is written at a time
 
 	mu      sync.Mutex
-	pending map[uint16]chan<- result // by ID; nil where the query was given up and its answer may still come
+	pending map[uint16]chan<- result // by ID; nil if the query has ended and its answer may still arrive
 	waiting int
-	failed  error // once it can no longer be used
+	failed  error // why the connection cannot be used; nil while it can
 }
 
 func (c *streamConn) ask(ctx context.Context, query []byte) ([]byte, error) {
@@ -114,7 +114,7 @@ func (c *streamConn) ask(ctx context.Context, query []byte) ([]byte, error) {
 	}
 }
 
-// send writes a query, or gives up with its time: an upstream that reads nothing must not hold whoever asks.
+// send writes a query. It returns at the end of the context even if the upstream does not read.
 func (c *streamConn) send(ctx context.Context, wire []byte) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -128,14 +128,14 @@ func (c *streamConn) send(ctx context.Context, wire []byte) error {
 	if err == nil {
 		return nil
 	}
-	c.fail(&broken{err}) // maybe in the middle of a message
+	c.fail(&broken{err}) // the message may be incomplete
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return &broken{err}
 }
 
-// register chooses a free ID at random.
+// register assigns a random free ID to a query.
 func (c *streamConn) register(answer chan<- result) (uint16, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *streamConn) register(answer chan<- result) (uint16, error) {
 		return 0, c.failed
 	}
 	if len(c.pending) >= 1<<15 {
-		return 0, errBusy // and a random ID would be hard to find
+		return 0, errBusy // limits the tries of the loop below
 	}
 	for {
 		id := uint16(rand.Uint32()) // #nosec G115 G404 -- all bits are random
@@ -156,8 +156,8 @@ func (c *streamConn) register(answer chan<- result) (uint16, error) {
 	}
 }
 
-// unregister gives an ID up, and keeps it from being used again where its answer may still come. Once that has come, the
-// ID may be another query's already.
+// unregister ends a query. Its ID stays reserved if the answer may still arrive. If the answer has arrived, the ID may belong
+// to another query already.
 func (c *streamConn) unregister(id uint16, answer chan<- result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *streamConn) closeIdle() {
 	}
 }
 
-// read hands answers to those who wait for them, until the connection ends.
+// read passes answers to the waiting queries until the connection ends.
 func (c *streamConn) read() {
 	stream := bufio.NewReader(c.Conn)
 	for {
@@ -208,7 +208,7 @@ func (c *streamConn) read() {
 	}
 }
 
-// fail ends the connection; the first reason is told to all who wait.
+// fail closes the connection. All waiting queries return the first reason.
 func (c *streamConn) fail(reason error) {
 	c.mu.Lock()
 	if c.failed == nil {
@@ -225,7 +225,7 @@ func (c *streamConn) fail(reason error) {
 	_ = c.Close()
 }
 
-// maxUnanswered is how many IDs of queries that were given up a connection may hold before another takes its place.
+// maxUnanswered is the number of IDs that unanswered queries may reserve before the connection is replaced.
 const maxUnanswered = 1 << 14
 
 func (c *streamConn) usable() bool {

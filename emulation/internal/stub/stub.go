@@ -1,5 +1,5 @@
-// Package stub is the program crosslayer-stub: a DNS forwarder that asks one upstream over any DNS transport and tells
-// what every query cost. It knows nothing of the server.
+// Package stub implements the program crosslayer-stub: a DNS forwarder to one upstream over any DNS transport, with metrics
+// of every query. It does not depend on the server.
 package stub
 
 import (
@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	maxInFlight   = 8_000 // queries at once; more are refused rather than kept
-	maxClients    = 1_000 // TCP connections at once; more are closed rather than kept (RFC 7766, section 10)
-	maxPipelined  = 200   // queries of one TCP connection at once; more are not read before answers have left
+	maxInFlight   = 8_000 // concurrent queries; others are answered with SERVFAIL
+	maxClients    = 1_000 // concurrent TCP connections; others are closed (RFC 7766, section 10)
+	maxPipelined  = 200   // concurrent queries of one TCP connection; others are read when earlier ones are answered
 	acceptPause   = 10 * time.Millisecond
 	receiveBuffer = 1 << 20
 	portTries     = 10
 )
 
-// stub answers DNS clients by asking the upstream. It caches nothing.
+// stub forwards queries of DNS clients to the upstream. It has no cache.
 type stub struct {
 	settings settings
 	upstream exchanger
 	metrics  *metrics
-	slots    chan struct{} // one for each query in flight
+	slots    chan struct{} // a semaphore for concurrent queries
 	udp      *net.UDPConn
 	tcp      *net.TCPListener
-	gateway  *gateway // nil where there is none
+	gateway  *gateway // nil without a gateway
 
 	mu    sync.Mutex
-	epoch *sync.WaitGroup // queries since the last reset that are not yet logged
+	epoch *sync.WaitGroup // queries since the last reset whose rows are not written yet
 }
 
-// arrival is a query as it came.
+// arrival is a query as received.
 type arrival struct {
 	wire     []byte
 	time     time.Time
@@ -47,7 +47,7 @@ type arrival struct {
 	protocol string // udp or tcp
 }
 
-// newStub binds both sockets; nobody is answered before serve.
+// newStub returns a stub with both sockets bound. serve starts it.
 func newStub(s settings, up exchanger, m *metrics) (*stub, error) {
 	st := &stub{settings: s, upstream: up, metrics: m, slots: make(chan struct{}, maxInFlight), epoch: new(sync.WaitGroup)}
 	var err error
@@ -55,10 +55,10 @@ func newStub(s settings, up exchanger, m *metrics) (*stub, error) {
 		if st.tcp, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(s.listen)); err != nil {
 			break
 		}
-		// With port 0, both on the port TCP got, unless somebody has it over UDP.
+		// With port 0, UDP uses the port that TCP was assigned. If it is in use over UDP, try again.
 		address := net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.listen.Addr(), portOf(st.tcp.Addr())))
 		if st.udp, err = net.ListenUDP("udp", address); err == nil {
-			_ = st.udp.SetReadBuffer(receiveBuffer) // as much of it as the system grants
+			_ = st.udp.SetReadBuffer(receiveBuffer) // the system may grant less
 			return st, nil
 		}
 		_ = st.tcp.Close()
@@ -84,8 +84,8 @@ func (s *stub) serve() {
 	}
 }
 
-// reset closes the upstream connection, see exchanger, and returns once all queries that came before it are logged, or
-// after as long as it has patience.
+// reset closes the upstream connections, see exchanger. It returns when the rows of all earlier queries are written, or after
+// resetTimeout.
 func (s *stub) reset(forget bool) (closed int) {
 	s.mu.Lock()
 	before := s.epoch
@@ -99,7 +99,7 @@ func (s *stub) reset(forget bool) (closed int) {
 	go func() { before.Wait(); close(logged) }()
 	select {
 	case <-logged:
-	case <-time.After(resetPatience):
+	case <-time.After(resetTimeout):
 	}
 	return closed
 }
@@ -126,7 +126,7 @@ func (s *stub) serveUDP() {
 		query := arrival{bytes.Clone(buffer[:n]), time.Now(), from, "udp"}
 		go func() {
 			if answer := s.answer(query); answer != nil {
-				_, _ = s.udp.WriteToUDPAddrPort(answer, from) // a client that has gone needs none
+				_, _ = s.udp.WriteToUDPAddrPort(answer, from) // the client may have ended
 			}
 		}()
 	}
@@ -141,14 +141,14 @@ func (s *stub) serveTCP() {
 		}
 		if err != nil {
 			logger.Printf("a client's connection was not accepted: %v", err)
-			time.Sleep(acceptPause) // out of descriptors: others must end first
+			time.Sleep(acceptPause) // out of descriptors: wait for other connections to end
 			continue
 		}
 		select {
 		case clients <- struct{}{}:
 			go func() {
 				defer func() { <-clients }()
-				s.converse(conn)
+				s.serveConn(conn)
 			}()
 		default:
 			_ = conn.Close()
@@ -156,8 +156,8 @@ func (s *stub) serveTCP() {
 	}
 }
 
-// converse answers the queries of a TCP connection as their answers come, in any order (RFC 7766, section 7).
-func (s *stub) converse(conn *net.TCPConn) {
+// serveConn answers the queries of a TCP connection. Answers are sent in the order of their arrival (RFC 7766, section 7).
+func (s *stub) serveConn(conn *net.TCPConn) {
 	defer conn.Close()
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	var answering sync.WaitGroup
@@ -182,14 +182,14 @@ func (s *stub) converse(conn *net.TCPConn) {
 			defer writing.Unlock()
 			_ = conn.SetWriteDeadline(time.Now().Add(s.settings.clientTimeout))
 			if _, err := conn.Write(framed(answer)); err != nil {
-				_ = conn.Close() // it has gone, or reads nothing: the queries that wait behind this one need no more
+				_ = conn.Close() // the client has ended or does not read: its other queries need no answers
 			}
 		})
 	}
 }
 
-// answer gets the answer to a query, and writes the query's row before anybody can have the answer; nil where no
-// answer may be given.
+// answer returns the answer to a query in wire format; nil if the query must not be answered. It writes the query's row before
+// it returns.
 func (s *stub) answer(query arrival) []byte {
 	s.mu.Lock()
 	epoch := s.epoch
@@ -223,14 +223,15 @@ func (s *stub) answer(query arrival) []byte {
 	return wire
 }
 
-// resolve answers from the upstream, or with what is wrong; the limit is the largest datagram the client takes, bytes.
+// resolve returns the upstream's answer, or an answer with an error code. limit is the largest datagram that the client
+// accepts, bytes.
 func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
 	if len(query.wire) < headerBytes {
 		r.Error = "malformed query"
 		return nil, 0
 	}
 	if isResponse(query.wire) {
-		return nil, 0 // to answer an answer makes a loop
+		return nil, 0 // answers to responses could loop
 	}
 	client, err := parse(query.wire)
 	if err != nil || client.Opcode == dns.OpcodeQuery && len(client.Question) != 1 || twoOPTs(client) {
@@ -253,7 +254,7 @@ func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
 		return refuse(dns.RcodeBadVers, "EDNS version is not 0")
 	}
 	if question.Qtype == dns.TypeAXFR || question.Qtype == dns.TypeIXFR {
-		return refuse(dns.RcodeNotImplemented, "zone transfer") // more than one message
+		return refuse(dns.RcodeNotImplemented, "zone transfer") // the answer may have more than one message
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -269,7 +270,7 @@ func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
 	ctx, cancel := context.WithDeadline(context.Background(), query.time.Add(s.settings.timeout))
 	defer cancel()
 	answer, spent, err := s.upstream.exchange(ctx, wire, question)
-	r.charge(spent)
+	r.setCost(spent)
 	if err != nil {
 		return refuse(dns.RcodeServerFailure, describe(err))
 	}
@@ -279,8 +280,8 @@ func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
 	return clientAnswer(client, answer), limit
 }
 
-// charge enters what the answer took.
-func (r *row) charge(c cost) {
+// setCost copies the cost of a query into its row.
+func (r *row) setCost(c cost) {
 	r.Connection, r.NewConnection, r.LocalPort = c.connection, c.newConnection, c.localPort
 	r.HandshakeMs, r.QueryMs = milliseconds(c.handshake), milliseconds(c.query)
 	r.Resumed, r.EarlyData, r.EarlyDataAccepted = c.resumed, c.early, c.earlyDataAccepted

@@ -26,7 +26,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// eachScheme runs a test on the transports, each with an upstream that answers well but has not started.
+// eachScheme runs a test for each transport, with an upstream that answers correctly and is not started.
 func eachScheme(t *testing.T, schemes []string, test func(*testing.T, *server, credentials)) {
 	c := newCredentials(t)
 	for _, scheme := range schemes {
@@ -77,7 +77,7 @@ func TestSessionsAreResetResumedAndForgotten(t *testing.T) {
 		up, _ := parseUpstream(s.url())
 		url := s.url()
 		if slices.Contains(overQUIC, s.scheme) {
-			// Without a delay, the handshake may be over before the early data leaves, or before the server looks at it.
+			// Without a delay, the handshake may end before the client sends early data or before the server processes it.
 			url = s.scheme + "://" + newRelay(t, s.address, 40*time.Millisecond).address
 		}
 		for _, resume := range up.protocol.resumptions() {
@@ -108,11 +108,11 @@ func TestSessionsAreResetResumedAndForgotten(t *testing.T) {
 	})
 }
 
-// What a connection still brings while it is being closed must stay forgotten.
+// A ticket that arrives after forget, on the closing connection, is not used.
 func TestForgottenSessionsStayForgotten(t *testing.T) {
 	r := startStub(t, "tls://127.0.0.1:1", newCredentials(t))
 	session := r.upstream.(*session)
-	old := session.kept
+	old := session.cache
 	session.reset(true)
 	tickets{old}.Put("", new(tls.ClientSessionState))
 	if session.stats().Ticket {
@@ -173,7 +173,7 @@ func TestPooledConnectionsServeOneQueryAtATime(t *testing.T) {
 		if !first.NewConnection || second.NewConnection || second.Connection != 1 {
 			t.Errorf("one after the other: %+v, %+v", first, second)
 		}
-		// A query holds the only connection: the next sets up another, with what the first left.
+		// While the only connection is in use, the next query sets up another one, with the ticket of the first.
 		p := r.upstream.(*pool)
 		held := p.take()
 		third := r.good("www.example.org")
@@ -283,7 +283,7 @@ func TestServerThatRestarts(t *testing.T) {
 	})
 }
 
-// A server that has lost its connections, and does not say so, is noticed before the query's time is over.
+// If a server silently loses its connections, the query is repeated on a new connection within its timeout.
 func TestServerThatForgotTheConnection(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		relay := newRelay(t, s.start().address, 0)
@@ -298,15 +298,15 @@ func TestServerThatForgotTheConnection(t *testing.T) {
 
 const idleTime = 1100 * time.Millisecond // longer than the default of --probe-idle-after
 
-// After an idle time the path may be lost: the query waits for the old connection for one PTO only.
+// If the path was lost while the connection was idle, the query waits only one PTO on the old connection.
 func TestPathLostWhileIdle(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
-		t.Parallel() // they wait more than they work
+		t.Parallel() // most of the time is waiting
 		const delay = 20 * time.Millisecond
 		relay := newRelay(t, s.start().address, delay)
 		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "20s", "--resumption", "early-data")
 		first := r.good("www.example.org")
-		r.good("www.example.org") // more samples of the RTT, and time for ticket and token
+		r.good("www.example.org") // for more RTT samples, and for ticket and token to arrive
 		time.Sleep(idleTime)
 		relay.drop.Store(int32(first.LocalPort))
 		again := r.good("www.example.org")
@@ -325,7 +325,7 @@ func TestPathLostWhileIdle(t *testing.T) {
 	})
 }
 
-// Told so, it waits until the guard has noticed, at half of the timeout.
+// With --probe-idle-after 0, the query waits until the silent connection is closed after half the timeout.
 func TestPathLostWhileIdleWithoutProbe(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		t.Parallel()
@@ -340,7 +340,7 @@ func TestPathLostWhileIdleWithoutProbe(t *testing.T) {
 	})
 }
 
-// An upstream that takes its time is not asked twice: it has acknowledged the query.
+// A query is not repeated if a slow upstream has acknowledged it.
 func TestSlowUpstreamAfterIdleIsQueriedOnce(t *testing.T) {
 	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
 		t.Parallel()
@@ -397,10 +397,10 @@ func TestSilentUpstream(t *testing.T) {
 	})
 }
 
-// The first connection is accepted and never answers; a later one answers once and then no more. QUIC has its guard.
+// The upstream never answers on the first connection, and answers once on the second. QUIC has other tests.
 func TestWedgedConnectionsAreGivenUp(t *testing.T) {
 	eachScheme(t, []string{"tcp", "tls", "https"}, func(t *testing.T, s *server, c credentials) {
-		t.Parallel() // they wait more than they work
+		t.Parallel() // most of the time is waiting
 		good := s.answer
 		var answers atomic.Int32
 		s.answer = func(query []byte) []byte {
@@ -422,7 +422,7 @@ func TestWedgedConnectionsAreGivenUp(t *testing.T) {
 	})
 }
 
-// An upstream that reads nothing holds no query longer than its time, and is given up.
+// If the upstream does not read, queries end in time and the connection is replaced.
 func TestUpstreamThatDoesNotRead(t *testing.T) {
 	s := newServer(t, "tcp", newCredentials(t))
 	s.hangUp = func() bool {
@@ -444,7 +444,7 @@ func TestUpstreamThatDoesNotRead(t *testing.T) {
 	r.good("www.example.org")
 }
 
-// A client that asks and asks and never reads is held to a bound, and let go.
+// A client that sends queries and does not read answers has limited open queries. Its connection is closed.
 func TestClientThatDoesNotRead(t *testing.T) {
 	s := newServer(t, "udp", newCredentials(t))
 	r := startStub(t, s.start().url(), newCredentials(t), "--client-timeout", "500ms")
@@ -460,11 +460,11 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	peak := 0
 	for range 12_000 {
 		if _, err := conn.Write(query); err != nil {
-			break // the stub has had enough
+			break // the stub has closed the connection or stopped reading
 		}
 		peak = max(peak, runtime.NumGoroutine())
 	}
-	if peak > before+3*maxPipelined { // each query has a goroutine here and one at the upstream
+	if peak > before+3*maxPipelined { // each query has goroutines at the stub and at the upstream
 		t.Errorf("%d goroutines for one client", peak-before)
 	}
 	until(t, "the client is let go", func() bool { return runtime.NumGoroutine() <= before+10 && len(r.slots) == 0 })
@@ -473,7 +473,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Queries of one connection are answered as their answers come (RFC 7766, section 7).
+// Answers on one TCP connection are sent in the order of their arrival (RFC 7766, section 7).
 func TestAnswersInAnyOrder(t *testing.T) {
 	c := newCredentials(t)
 	s := newServer(t, "quic", c)
@@ -572,7 +572,7 @@ func TestBadAnswers(t *testing.T) {
 	for name, bad := range map[string]struct {
 		answer func(*testing.T, []byte) []byte
 		error  string
-		udp    string // where UDP waits for a better one
+		udp    string // if not empty: UDP ignores the answer and waits
 	}{
 		"shorter than a header": {func(_ *testing.T, query []byte) []byte { return query[:7] }, "malformed", ""},
 		"cut":                   {func(t *testing.T, query []byte) []byte { return pack(t, answerTo(t, query))[:60] }, "malformed", ""},
@@ -594,7 +594,7 @@ func TestBadAnswers(t *testing.T) {
 		"nothing at all": {func(*testing.T, []byte) []byte { return []byte{} }, "malformed", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait more than they work
+			t.Parallel() // most of the time is waiting
 			eachScheme(t, everyScheme, func(t *testing.T, s *server, c credentials) {
 				good := s.answer
 				s.answer = func(query []byte) []byte {
@@ -700,7 +700,7 @@ func TestBadQueries(t *testing.T) {
 				}
 				defer conn.Close()
 				client := &dns.Conn{Conn: conn}
-				// The good query behind it shows that the bad one got no answer, and did no harm.
+				// The good query after it shows whether the bad one was answered, and that the stub continues.
 				for _, wire := range [][]byte{bad.wire, good} {
 					if _, err := client.Write(wire); err != nil {
 						t.Fatal(err)
@@ -724,7 +724,7 @@ func TestBadQueries(t *testing.T) {
 				if bad.error == "" {
 					return
 				}
-				// A bad query that gets no answer may be told of after the good one.
+				// The row of an unanswered bad query may follow that of the good one.
 				until(t, "a row says "+bad.error, func() bool {
 					return slices.ContainsFunc(r.rows()[before:], func(row row) bool { return row.Error == bad.error })
 				})
@@ -737,7 +737,7 @@ func TestBadQueries(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		// Announces 65535 bytes, brings 100, and ends.
+		// Announces 65535 bytes, sends 100, and ends.
 		if _, err := conn.Write(append([]byte{0xff, 0xff}, make([]byte, 100)...)); err != nil {
 			t.Fatal(err)
 		}
@@ -751,7 +751,7 @@ func TestBadQueries(t *testing.T) {
 
 func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
-		// Without a delay, the handshake may be over before the early data leaves.
+		// Without a delay, the handshake may end before the client sends early data.
 		url := s.scheme + "://" + newRelay(t, s.start().address, 10*time.Millisecond).address
 		r := startStub(t, url, c, "--resumption", "early-data")
 		r.good("www.example.org")
@@ -760,7 +760,7 @@ func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 		s.noEarly = true
 		s.start()
 		row := r.good("www.example.org")
-		// Without any delay, quic-go's HTTP/3 may still be opening its control stream, and close the connection.
+		// quic-go's HTTP/3 may still be opening its control stream, and then closes the connection.
 		if closed := s.scheme == "h3" && row.Retries == 1; !closed &&
 			(!*row.Resumed || !row.EarlyData || row.EarlyDataAccepted == nil || *row.EarlyDataAccepted || row.Retries != 0) {
 			t.Errorf("%+v", row)
@@ -768,7 +768,7 @@ func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 		if next := r.good("www.example.org"); next.NewConnection || next.EarlyData || next.EarlyDataAccepted != nil {
 			t.Errorf("after the refusal: %+v", next)
 		}
-		// Many at once that are all refused.
+		// Concurrent queries in early data that is refused.
 		r.commandReset("reset-sessions", 1)
 		s.stop()
 		s.noEarly = false
@@ -802,7 +802,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	})
 }
 
-// The policy for certificates is that of the Python clients (tests/integration/test_dns_policy.py).
+// The stub verifies certificates by the policy of the Python clients (tests/integration/test_dns_policy.py).
 func TestOnePolicyForCertificates(t *testing.T) {
 	rsaKey := func(bits int) crypto.Signer {
 		key, err := rsa.GenerateKey(rand.Reader, bits)
@@ -838,7 +838,7 @@ func TestOnePolicyForCertificates(t *testing.T) {
 
 func TestResetCutsWhatHangs(t *testing.T) {
 	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
-		t.Parallel() // they wait more than they work
+		t.Parallel() // most of the time is waiting
 		good := s.answer
 		s.answer = func(query []byte) []byte {
 			if strings.Contains(string(query), "silent") {
@@ -946,7 +946,7 @@ func TestStreamsOfDoQ(t *testing.T) {
 	c := newCredentials(t)
 	for name, odd := range map[string]struct {
 		stream func(t *testing.T, stream *quic.Stream, answer []byte)
-		error  string // empty where the answer is good
+		error  string // empty for a correct answer
 		closed bool   // with DOQ_PROTOCOL_ERROR
 	}{
 		"end comes later": {func(t *testing.T, stream *quic.Stream, answer []byte) {
@@ -1009,7 +1009,7 @@ func TestStreamsOfDoQ(t *testing.T) {
 	}
 }
 
-// A query that is given up is cancelled, and the server is told so (RFC 9250, section 4.3.1).
+// When a query times out, the stub cancels its stream (RFC 9250, section 4.3.1).
 func TestGivenUpQueriesAreCancelled(t *testing.T) {
 	c := newCredentials(t)
 	s := newServer(t, "quic", c)
@@ -1027,9 +1027,9 @@ func TestGivenUpQueriesAreCancelled(t *testing.T) {
 			return
 		}
 		if conn != answered.Load() {
-			return // the late query is asked over another connection too, which is closed as a whole: it never answered
+			return // a hedge connection: it is closed as a whole, since it delivers no answer
 		}
-		// An answer without end: a silent connection would be closed as a whole.
+		// An answer that does not end. A silent connection would be closed as a whole.
 		for wire := []byte{0xff, 0xff}; stream.Context().Err() == nil; wire = wire[:1] {
 			_, _ = stream.Write(wire)
 			time.Sleep(10 * time.Millisecond)
@@ -1045,11 +1045,11 @@ func TestGivenUpQueriesAreCancelled(t *testing.T) {
 	}
 }
 
-// An end that never comes, or a stream of the server's own, is no DoQ (RFC 9250, section 4.3.3).
+// A missing end of a stream, and streams that the server opens, are errors in DoQ (RFC 9250, section 4.3.3).
 func TestServerThatBreaksDoQ(t *testing.T) {
 	c := newCredentials(t)
 	t.Run("no end", func(t *testing.T) {
-		t.Parallel() // it waits more than it works
+		t.Parallel() // most of the time is waiting
 		s := newServer(t, "quic", c)
 		closed := make(chan error, 1)
 		s.stream = func(conn *quic.Conn, stream *quic.Stream) {
@@ -1066,7 +1066,7 @@ func TestServerThatBreaksDoQ(t *testing.T) {
 			if !strings.Contains(err.Error(), "0x2") {
 				t.Errorf("closed with %v", err)
 			}
-		case <-time.After(endPatience + 5*time.Second):
+		case <-time.After(endTimeout + 5*time.Second):
 			t.Error("the stream stands for ever")
 		}
 	})
@@ -1146,13 +1146,13 @@ func TestIDsThatAreUsedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Answered, and given to another query before the first has left.
+	// The first query is answered, and its ID is assigned to another query before unregister.
 	c.pending[id] = second
 	c.unregister(id, first)
 	if c.pending[id] != second {
 		t.Error("the second query lost its ID")
 	}
-	// Given up: kept until the answer has come.
+	// The second query ends without an answer: its ID stays reserved.
 	c.unregister(id, second)
 	if answer, known := c.pending[id]; !known || answer != nil {
 		t.Error("the ID is free while its answer may come")

@@ -1,5 +1,5 @@
-// Package box implements a plugin that makes the server a resolver of an emulated Internet whose truth is known: it keeps
-// answers in a cache, filters names, limits the rate of queries, and reports every answer with its source and own time.
+// Package box implements a plugin that makes the server a resolver of an emulated Internet. It caches answers, filters names
+// and limits the rate of queries. It reports every answer with its source and processing time, as ground truth.
 package box
 
 import (
@@ -27,15 +27,16 @@ const (
 	sourceHit      = "hit"      // the cache
 	sourceMiss     = "miss"     // the authoritative server
 	sourceFiltered = "filtered" // the resolver's own list of names
-	sourceLimited  = "limited"  // none: the client asks too often
+	sourceLimited  = "limited"  // none: the query exceeds the rate limit
 	sourceLocal    = "local"    // the server itself, without a cache
 	sourceStop     = "stop"     // none: the operator asks the client to stop
 )
 
-// silence is how long a query over HTTP or QUIC stays open without an answer: there, its end would be an answer.
+// silence is how long a query over HTTP or QUIC stays open without an answer. The end of its stream would show the client
+// that no answer follows.
 const silence = time.Minute
 
-// answer is a line of the truth: one answer, or its absence.
+// answer is a line of the file `truth`: one query with its answer, or without one.
 type answer struct {
 	Event     string  `json:"event"`
 	Time      int64   `json:"time_ns"`
@@ -53,16 +54,16 @@ type answer struct {
 	EarlyData bool    `json:"early_data"`
 }
 
-// Box is the plugin's place in the chain.
+// Box is the handler of the plugin.
 type Box struct {
 	Next plugin.Handler
 	options
 	truth *jsonl.Writer
 	rate  *bucket // nil without a limit
-	cache *cache  // nil without one
+	cache *cache  // nil without a cache
 
 	exceeded atomic.Int64 // queries that exceeded the rate
-	served   atomic.Int64 // queries before the operator asked to stop
+	served   atomic.Int64 // all queries, if the operator asks clients to stop after stopAfter of them
 }
 
 // Name implements the plugin.Handler interface.
@@ -111,7 +112,7 @@ func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (i
 	}
 	rcode, err := plugin.NextOrFailure(b.Name(), b.Next, ctx, rw, r)
 	if !plugin.ClientWrite(rcode) {
-		// Written here and not by the server, so that a failure is reported like every other answer.
+		// Written here and not by the server, so that failures are reported too.
 		if writeErr := rw.WriteMsg(new(dns.Msg).SetRcode(r, rcode)); err == nil {
 			err = writeErr
 		}
@@ -120,14 +121,14 @@ func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (i
 	return rcode, err
 }
 
-// asksForSite says whether a query asks which server answers (RFC 4892).
+// asksForSite reports whether a query asks for the identity of the server (RFC 4892).
 func asksForSite(q dns.Question) bool {
 	name := dns.CanonicalName(q.Name)
 	return q.Qclass == dns.ClassCHAOS && q.Qtype == dns.TypeTXT && (name == "id.server." || name == "hostname.bind.")
 }
 
-// limitAnswerNow is how a query that exceeds the rate is answered. limitEscalate answers 503 to as many queries as a second
-// allows, refuses as many more, and is silent from then on.
+// limitAnswerNow returns the kind of answer to a query that exceeds the rate. With limitEscalate, the queries that one second
+// allows are answered with 503, as many further ones with REFUSED, and all later ones not at all.
 func (b *Box) limitAnswerNow() string {
 	if b.limitAnswer != limitEscalate {
 		return b.limitAnswer
@@ -161,7 +162,8 @@ func (b *Box) limit(ctx context.Context, w *reporter, r *dns.Msg, from early.Ori
 	return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeRefused))
 }
 
-// askToStop asks a client to stop: by its HTTP status, and without HTTP by REFUSED, with an extended error if it is set.
+// askToStop answers that the client must stop: over HTTP with the configured status, else with REFUSED. With stopProhibited
+// it answers REFUSED with an Extended DNS Error on every transport.
 func (b *Box) askToStop(w *reporter, r *dns.Msg, from early.Origin) (int, error) {
 	if status, err := strconv.Atoi(b.stopAnswer); err == nil && from.SetStatus != nil {
 		from.SetStatus(status)
@@ -176,11 +178,11 @@ func (b *Box) askToStop(w *reporter, r *dns.Msg, from early.Origin) (int, error)
 	return dns.RcodeSuccess, w.WriteMsg(m)
 }
 
-// reporter reports an answer before it leaves.
+// reporter is a ResponseWriter that reports each answer before it writes it.
 type reporter struct {
 	dns.ResponseWriter
 	report func(rcode string)
-	keep   func(m *dns.Msg, now time.Time) // nil where the answer is not kept
+	keep   func(m *dns.Msg, now time.Time) // puts the answer into the cache; nil if it is not cached
 }
 
 // WriteMsg implements the dns.ResponseWriter interface.
@@ -193,7 +195,7 @@ func (w *reporter) WriteMsg(m *dns.Msg) error {
 	return w.ResponseWriter.WriteMsg(m)
 }
 
-// bucket allows for a rate, and for one second's queries at once.
+// bucket is a token bucket: it allows perSecond queries a second, and bursts of as many.
 type bucket struct {
 	perSecond float64
 

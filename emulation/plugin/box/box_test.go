@@ -21,7 +21,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// upstream answers every name with a TTL, except names that begin with "none", and counts the queries.
+// upstream answers every name with an A record of this TTL, except names that begin with "none" or "fail". It counts queries.
 type upstream struct {
 	ttl   uint32
 	asked int
@@ -46,7 +46,7 @@ func (u *upstream) ServeDNS(_ context.Context, w dns.ResponseWriter, r *dns.Msg)
 	return dns.RcodeSuccess, w.WriteMsg(m)
 }
 
-// set up the plugin with some properties in front of an upstream.
+// start sets up the plugin with these properties before an upstream. It returns the handler and the path of the file `truth`.
 func start(t *testing.T, properties string, next *upstream) (plugin.Handler, string) {
 	t.Helper()
 	truth := filepath.Join(t.TempDir(), "truth.jsonl")

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// cache keeps answers until their TTL ends. It has no limit of entries: an emulated Internet lives for one run.
+// cache stores answers until their TTL expires. Its size is not limited, because an emulated Internet exists for one run.
 type cache struct {
 	mu   sync.Mutex
 	kept map[dns.Question]entry
@@ -24,13 +24,13 @@ type entry struct {
 	ttl    time.Duration
 }
 
-// question is the key of a query's answer.
+// question returns the question of a message with a canonical name: the key of the cache.
 func question(m *dns.Msg) dns.Question {
 	q := m.Question[0]
 	return dns.Question{Name: dns.CanonicalName(q.Name), Qtype: q.Qtype, Qclass: q.Qclass}
 }
 
-// get returns the reply to a query from the cache, with the TTLs that are left; nil for a miss.
+// get returns the cached reply to a query, with remaining TTLs; nil for a miss.
 func (c *cache) get(r *dns.Msg, now time.Time) *dns.Msg {
 	c.mu.Lock()
 	kept, ok := c.kept[question(r)]
@@ -54,7 +54,7 @@ func (c *cache) get(r *dns.Msg, now time.Time) *dns.Msg {
 	return m
 }
 
-// put keeps an answer, and one that says that something does not exist; failures are not kept.
+// put stores a positive or negative answer. It does not store failures and truncated answers.
 func (c *cache) put(m *dns.Msg, now time.Time) {
 	kind, _ := response.Typify(m, now.UTC())
 	if m.Truncated || len(m.Question) != 1 || (kind != response.NoError && kind != response.NameError && kind != response.NoData) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ownTimes are measured times of a resolver: what its answers take beyond the path.
+// ownTimes holds measured processing times of a resolver, without the path, for cache hits and misses.
 type ownTimes struct {
 	HitMs  []float64 `json:"hit_ms"`
 	MissMs []float64 `json:"miss_ms"`
@@ -43,7 +43,7 @@ func readOwnTimes(file string) (*ownTimes, error) {
 	return o, nil
 }
 
-// wait takes as long as one of the measured times, drawn at random; nothing without any.
+// wait blocks for one of the measured times, drawn at random. With a nil receiver it returns at once.
 func (o *ownTimes) wait(hit bool) {
 	if o == nil {
 		return
@@ -58,7 +58,8 @@ func (o *ownTimes) wait(hit bool) {
 	sleepExactly(duration)
 }
 
-// sleepExactly blocks its thread: a timer of the Go runtime is late by up to a millisecond, because epoll counts in them.
+// sleepExactly blocks the thread for a duration. Timers of the Go runtime are up to 1 ms late, the resolution of epoll's
+// timeout.
 func sleepExactly(duration time.Duration) {
 	for end := time.Now().Add(duration); ; {
 		left := time.Until(end)
@@ -66,6 +67,6 @@ func sleepExactly(duration time.Duration) {
 			return
 		}
 		rest := syscall.NsecToTimespec(int64(left))
-		_ = syscall.Nanosleep(&rest, nil) // a signal ends it early
+		_ = syscall.Nanosleep(&rest, nil) // a signal can end it early
 	}
 }

@@ -21,7 +21,8 @@ const pluginName = "box"
 // Answers to a query that exceeds the rate.
 const limit503, limitRefused, limitSilence, limitEscalate = "503", "refused", "silence", "escalate"
 
-// Answers by which an operator asks to stop: status 403 or 451 (REFUSED without HTTP), or the extended error Prohibited.
+// Answers that ask a client to stop: HTTP status 403 or 451 (REFUSED without HTTP), or REFUSED with the Extended DNS Error
+// Prohibited.
 const stop403, stop451, stopProhibited = "403", "451", "prohibited"
 
 func init() { plugin.Register(pluginName, setup) }
@@ -31,13 +32,13 @@ type options struct {
 	truthFile   string
 	resolver    string
 	site        string
-	cached      bool     // answers of the plugins behind are kept for their TTL
+	cached      bool     // answers of the next plugins are cached
 	filter      []string // zones
 	rate        float64  // queries per second; 0 without a limit
 	limitAnswer string
-	stopAnswer  string    // empty without one
-	stopAfter   int64     // queries that are answered before
-	own         *ownTimes // nil: answers take no time of their own
+	stopAnswer  string    // empty: clients are never asked to stop
+	stopAfter   int64     // number of queries that are answered before stopAnswer
+	own         *ownTimes // nil: no processing time is added
 }
 
 func setup(c *caddy.Controller) error {
@@ -64,13 +65,13 @@ func setup(c *caddy.Controller) error {
 	return nil
 }
 
-// open opens the file of the truth.
+// open opens the file `truth`.
 func (b *Box) open() (err error) {
 	b.truth, err = jsonl.Open(b.truthFile, func(format string, values ...any) { log.Errorf("Truth: "+format, values...) })
 	return err
 }
 
-// set gives one property its value.
+// set sets a property.
 func (o *options) set(property, value string) (err error) {
 	switch property {
 	case "truth":

@@ -1,5 +1,5 @@
-// Package coalesce implements a plugin that serves DNS and web pages on the same HTTP/2 and HTTP/3 connections, beside
-// the DNS over QUIC of the plugin early, takes commands on a control socket and reports what happens as events.
+// Package coalesce implements a plugin that serves DNS and web pages on the same HTTP/2 and HTTP/3 connections. It also
+// serves DNS over QUIC with the plugin early, accepts commands on a control socket, and writes a log of events.
 package coalesce
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Coalesce is the plugin's place in the chain: it pads answers on encrypted transports and reports every query. The
-// listeners of the plugin send their queries through the same chain.
+// Coalesce is the handler of the plugin. It pads answers on encrypted transports and reports every query, including queries
+// of the plugin's own listeners.
 type Coalesce struct {
 	Next plugin.Handler
 
@@ -57,19 +57,19 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	if plugin.ClientWrite(rcode) {
 		return rcode, err
 	}
-	// Written here and not by the server, so that refusals are padded and reported like every other answer.
+	// Written here and not by the server, so that refusals are padded and reported too.
 	if writeErr := rw.WriteMsg(new(dns.Msg).SetRcode(r, rcode)); err == nil {
 		err = writeErr
 	}
 	return dns.RcodeSuccess, err
 }
 
-// responseWriter pads or compresses an answer and reports it before it leaves.
+// responseWriter pads or compresses an answer, reports it and writes it.
 type responseWriter struct {
 	dns.ResponseWriter
 	pad    bool
-	edns   bool     // in the query
-	query  *dns.Msg // where the answer is to be compressed, else nil
+	edns   bool     // the query has EDNS
+	query  *dns.Msg // the query, if the answer is to be compressed; else nil
 	report func(rcode int)
 }
 
@@ -82,7 +82,7 @@ func (w *responseWriter) WriteMsg(m *dns.Msg) error {
 		early.Pad(m)
 	}
 	w.report(m.Rcode)
-	if w.query != nil && m.IsTsig() == nil { // the writer below signs what it packs itself
+	if w.query != nil && m.IsTsig() == nil { // a signed message must be packed by the underlying writer
 		if wire := compressed(m, dnsrequest.Request{Req: w.query, W: w.ResponseWriter}); wire != nil {
 			_, err := w.ResponseWriter.Write(wire)
 			return err
@@ -91,8 +91,8 @@ func (w *responseWriter) WriteMsg(m *dns.Msg) error {
 	return w.ResponseWriter.WriteMsg(m)
 }
 
-// compressed returns m with its names compressed, as resolvers send them: CoreDNS spares itself the effort where a
-// message fits without. It returns nil where m does not fit at all, which CoreDNS knows how to handle.
+// compressed returns m in wire format with name compression, as resolvers send it. CoreDNS itself compresses only messages
+// that would not fit otherwise. It returns nil if m does not fit even so; CoreDNS then truncates it.
 func compressed(m *dns.Msg, state dnsrequest.Request) []byte {
 	m = m.Copy()
 	state.Req = state.Req.Copy()

@@ -15,18 +15,18 @@ import (
 	"github.com/miekg/dns"
 )
 
-// keeper keeps the message that was written last.
-type keeper struct {
+// lastMessage records the messages that are written.
+type lastMessage struct {
 	test.ResponseWriter
 	written []*dns.Msg
 }
 
-func (k *keeper) WriteMsg(m *dns.Msg) error {
+func (k *lastMessage) WriteMsg(m *dns.Msg) error {
 	k.written = append(k.written, m)
 	return nil
 }
 
-func (k *keeper) Write(wire []byte) (int, error) {
+func (k *lastMessage) Write(wire []byte) (int, error) {
 	m := &dns.Msg{Compress: true}
 	k.written = append(k.written, m)
 	return len(wire), m.Unpack(wire)
@@ -69,7 +69,7 @@ func TestPadding(t *testing.T) {
 		if c.encrypted {
 			ctx = early.WithOrigin(ctx, early.Origin{Listener: listenerDoQ})
 		}
-		w := new(keeper)
+		w := new(lastMessage)
 		handler := Coalesce{Next: c.next, shared: &shared{events: newEventLog()}}
 		if rcode, err := handler.ServeDNS(ctx, w, c.query); !plugin.ClientWrite(rcode) || err != nil || len(w.written) != 1 {
 			t.Errorf("%s: rcode %d, error %v, %d answers", c.name, rcode, err, len(w.written))
@@ -92,7 +92,7 @@ func TestAnswersInTheClearAreCompressedWhereTheyFit(t *testing.T) {
 		answers   int
 		bytes     int
 	}{
-		// Header, question, OPT, and per answer a pointer of 2 or the name again.
+		// Header, question, OPT record, and in the answer a pointer of 2 bytes or the name.
 		{"in the clear", false, 1, 12 + len(testHost) + 2 + 4 + 11 + 16},
 		{"encrypted", true, 1, 12 + len(testHost) + 2 + 4 + 11 + len(testHost) + 2 + 10 + 4},
 		{"too large", false, 100, 0},
@@ -109,7 +109,7 @@ func TestAnswersInTheClearAreCompressedWhereTheyFit(t *testing.T) {
 		if c.encrypted {
 			ctx = early.WithOrigin(ctx, early.Origin{Listener: listenerDoQ})
 		}
-		w := new(keeper)
+		w := new(lastMessage)
 		_, err := Coalesce{Next: next, shared: &shared{events: newEventLog()}}.ServeDNS(ctx, dnsrequest.NewScrubWriter(query, w), query)
 		if err != nil || len(w.written) != 1 {
 			t.Errorf("%s: error %v, %d answers", c.name, err, len(w.written))
@@ -130,7 +130,7 @@ func TestErrorsOfTheChainAreAnswered(t *testing.T) {
 	fails := plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 		return dns.RcodeServerFailure, broken
 	})
-	w := new(keeper)
+	w := new(lastMessage)
 	events := newEventLog()
 	_, err := Coalesce{Next: fails, shared: &shared{events: events}}.ServeDNS(context.Background(), w, servertest.Question(testHost, dns.TypeA))
 	if !errors.Is(err, broken) || len(w.written) != 1 || w.written[0].Rcode != dns.RcodeServerFailure {

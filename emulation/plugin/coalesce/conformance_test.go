@@ -16,8 +16,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// startWith runs a server whose block has these plugins in place of "acknowledge", which answers NOTIFY. What the client trusts
-// and where the listeners are is as with start.
+// startWith runs a server like start, with these plugins in place of acknowledge (which answers NOTIFY), and without pages.
 func startWith(t *testing.T, plugins string) *running {
 	t.Helper()
 	s := &running{Folder: servertest.NewFolder(t), t: t, addresses: map[string]string{}}
@@ -26,7 +25,8 @@ func startWith(t *testing.T, plugins string) *running {
 	return s
 }
 
-// everyListener returns a function for each listener that sends requests over one connection and returns the answers.
+// everyListener returns a function for each listener. It sends a request over a connection that all calls share and returns
+// the answer.
 func everyListener(t *testing.T, s *running) map[string]func(*dns.Msg) *dns.Msg {
 	t.Helper()
 	client := s.Client()
@@ -81,7 +81,7 @@ func everyListener(t *testing.T, s *running) map[string]func(*dns.Msg) *dns.Msg 
 	}
 }
 
-// dnsAddresses are those of CoreDNS's own listeners.
+// dnsAddresses returns the addresses of CoreDNS's own listeners.
 func dnsAddresses(t *testing.T, s *running) (udp, tcp, dot string) {
 	t.Helper()
 	var ready struct{ Listeners []listening }
@@ -105,7 +105,7 @@ func dnsAddresses(t *testing.T, s *running) (udp, tcp, dot string) {
 	return udp, tcp, dot
 }
 
-// RFC 1035, section 4.1.1: every listener answers an opcode that it does not implement with NOTIMP, and its connection goes on.
+// RFC 1035, section 4.1.1: every listener answers other opcodes with NOTIMP. The connection stays open.
 func TestOtherOpcodesAreNotImplemented(t *testing.T) {
 	s := startWith(t, "")
 	for name, exchange := range everyListener(t, s) {
@@ -122,7 +122,7 @@ func TestOtherOpcodesAreNotImplemented(t *testing.T) {
 	}
 }
 
-// RFC 6891, section 6.1.4: the reserved flags of EDNS are zero in every answer; DO is kept.
+// RFC 6891, section 6.1.4: the reserved flags of EDNS are zero in every answer; DO is copied.
 func TestReservedFlagsAreCleared(t *testing.T) {
 	s := start(t, nil, "")
 	for name, exchange := range everyListener(t, s) {
@@ -156,7 +156,7 @@ func TestAnswersAreSigned(t *testing.T) {
 			query = query.Copy()
 			query.Id = dns.Id()
 			query.SetTsig(key, dns.HmacSHA256, 300, time.Now().Unix())
-			answer, _, err := client.Exchange(query, address) // which verifies the signature
+			answer, _, err := client.Exchange(query, address) // verifies the signature
 			if err != nil || answer.IsTsig() == nil {
 				t.Errorf("%s, %s: %v\n%v", network, name, err, answer)
 			}
@@ -164,10 +164,10 @@ func TestAnswersAreSigned(t *testing.T) {
 	}
 }
 
-// Requests that a client cancels leave nothing on its connection, over HTTP/2 and HTTP/3, for pages and for DNS.
+// Cancelled requests for pages and DNS leave no open streams on their HTTP/2 or HTTP/3 connection.
 func TestCancelledRequestsEnd(t *testing.T) {
 	s := start(t, nil, "")
-	for name, transport := range over(s) {
+	for name, transport := range httpTransports(s) {
 		for _, path := range []string{"/", "/dns-query"} {
 			for range 2 * maxStreamsOfOne {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -207,7 +207,7 @@ func TestCancelledRequestsEnd(t *testing.T) {
 	}
 }
 
-// Streams that a client stops as soon as its request is sent end too.
+// Streams that a client stops right after the request end too.
 func TestStoppedStreamsOfHTTP3End(t *testing.T) {
 	s := start(t, nil, "")
 	conn := s.Client().Connect(t, s.addresses["h3/udp"], http3.NextProtoH3)

@@ -18,7 +18,7 @@ const (
 	listenerDoT   = "dot"
 )
 
-// reportQUICConnection writes a QUIC connection's event.
+// reportQUICConnection writes the event of a QUIC connection.
 func reportQUICConnection(c *early.Conn, events *eventLog) {
 	state := c.ConnectionState()
 	event := newConnectionEvent(c.Listener, c.RemoteAddr(), c.LocalAddr(), state.TLS)
@@ -40,7 +40,7 @@ func newConnectionEvent(listener string, remote, local net.Addr, state tls.Conne
 	}
 }
 
-// reportToken writes the event of a token that a client is sent.
+// reportToken returns a function that writes the event of an address-validation token sent to a client.
 func reportToken(listener string, events *eventLog) func(remote net.Addr, behindTicket bool) {
 	return func(remote net.Addr, behindTicket bool) {
 		events.write(tokenEvent{
@@ -49,7 +49,8 @@ func reportToken(listener string, events *eventLog) func(remote net.Addr, behind
 	}
 }
 
-// reportTLSConnections makes config report every TLS connection on TCP when the server's part of the handshake is done.
+// reportTLSConnections makes config write an event for every TLS connection over TCP, when the server has finished its part
+// of the handshake.
 func reportTLSConnections(config *tls.Config, listener string, events *eventLog) {
 	base := config.Clone()
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -15,7 +15,7 @@ import (
 	"crosslayer.example/emulation/plugin/early"
 )
 
-// commands are what the control socket takes.
+// commands returns the commands of the control socket.
 func (s *server) commands() control.Commands {
 	return control.Commands{
 		"ready": func([]byte) any {
@@ -74,7 +74,7 @@ func (s *server) closeConnections(object []byte) any {
 	}{control.OK, closed}
 }
 
-// setAltSvc takes the value of the header Alt-Svc of responses over TCP; without one they have none.
+// setAltSvc sets the header Alt-Svc of responses over TCP. An empty value removes it.
 func (s *server) setAltSvc(object []byte) any {
 	var command struct {
 		Value string `json:"value"`
@@ -121,8 +121,8 @@ func (s *server) setCertificate(object []byte) any {
 	return control.OK
 }
 
-// setECH takes an ECHConfig and the private key of its public one, both hexadecimal; without them encrypted hellos are
-// not opened, and are GREASE to the server.
+// setECH sets an ECHConfig and its private key, both in hexadecimal. Empty values remove them: the server then does not
+// decrypt hellos and treats the ECH extension as GREASE.
 func (s *server) setECH(object []byte) any {
 	var command struct {
 		Config string `json:"config"`
@@ -144,19 +144,19 @@ func (s *server) setECH(object []byte) any {
 		return control.Refusal(fmt.Errorf("key is no private key in hexadecimal: %w", err))
 	}
 	opener := tls.EncryptedClientHelloKey{Config: config, PrivateKey: key, SendAsRetry: true}
-	if err := s.tryECH(opener); err != nil { // or every hello with the extension would fail
+	if err := s.tryECH(opener); err != nil { // an invalid pair would make every hello with the extension fail
 		return control.Refusal(err)
 	}
 	s.common.ech.Store(&opener)
 	return control.OK
 }
 
-// tryECH does a handshake with an encrypted hello in memory: it verifies that config is an ECHConfig, and key its key.
+// tryECH verifies that an ECHConfig and a private key match, by a handshake in memory with an encrypted hello.
 func (s *server) tryECH(opener tls.EncryptedClientHelloKey) error {
 	if s.tls == nil {
 		return errors.New("there is no certificate: put the tls plugin into the same server block")
 	}
-	list := append(binary.BigEndian.AppendUint16(nil, uint16(len(opener.Config))), opener.Config...) // #nosec G115 -- a length that does not fit is refused below
+	list := append(binary.BigEndian.AppendUint16(nil, uint16(len(opener.Config))), opener.Config...) // #nosec G115 -- too long a config makes the handshake fail
 	there, here := net.Pipe()
 	defer there.Close()
 	defer here.Close()
@@ -168,7 +168,7 @@ func (s *server) tryECH(opener tls.EncryptedClientHelloKey) error {
 	})
 	client := tls.Client(here, &tls.Config{
 		ServerName: "name.invalid", EncryptedClientHelloConfigList: list, MinVersion: tls.VersionTLS13,
-		InsecureSkipVerify: true, // #nosec G402 -- the certificate is not what is tested
+		InsecureSkipVerify: true, // #nosec G402 -- only ECH is tested
 	})
 	opened := make(chan error, 1)
 	go func() { opened <- server.Handshake() }()

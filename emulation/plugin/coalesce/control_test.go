@@ -90,7 +90,7 @@ func TestCloseConnections(t *testing.T) {
 	}
 }
 
-// A connection that is closed before the server has seen the end of its handshake is told what any other is.
+// A connection that is closed before the end of its handshake receives the same error code as others.
 func TestCloseWaitsForTheHandshake(t *testing.T) {
 	s := start(t, nil, "")
 	c := s.Client()
@@ -98,7 +98,7 @@ func TestCloseWaitsForTheHandshake(t *testing.T) {
 	r := servertest.NewRelay(t, s.addresses["h3/udp"], true)
 	conn := c.Dial(t, r.Address(), "h3")
 	r.RequestSent()
-	<-conn.HandshakeComplete() // for the client
+	<-conn.HandshakeComplete() // at the client
 	var answer struct {
 		control.Reply
 		Closed int `json:"closed"`
@@ -122,7 +122,7 @@ func TestCloseWaitsForTheHandshake(t *testing.T) {
 	}
 }
 
-// TCP connections of the web server are closed by a command of their own; QUIC connections stay open.
+// close-connections for https closes the TCP connections of the web server. QUIC connections stay open.
 func TestCloseConnectionsOverTCP(t *testing.T) {
 	s := start(t, nil, "")
 	doq := s.Client().Connect(t, s.addresses["doq/udp"], "doq")
@@ -219,7 +219,7 @@ func TestControlRefuses(t *testing.T) {
 	}
 }
 
-// A certificate given later is shown by every listener from then on, also to clients that name no server.
+// After the command certificate, every listener sends the new certificate, also to clients without SNI.
 func TestCertificateIsReplaced(t *testing.T) {
 	s := start(t, nil, "")
 	shown := func(network, alpn, name string) *big.Int {

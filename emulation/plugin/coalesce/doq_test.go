@@ -41,7 +41,7 @@ func TestDoQAnswers(t *testing.T) {
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":"):] }
 
-// An answer longer than a datagram is whole: nothing is cut to the size of the client's UDP buffer.
+// Answers over DoQ are not truncated to the client's UDP payload size.
 func TestDoQDoesNotTruncate(t *testing.T) {
 	s := start(t, nil, "")
 	conn := s.Client().Connect(t, s.addresses["doq/udp"], "doq")

@@ -21,10 +21,10 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// soon is how long an answer may take that must not come: the relay holds it back for ever.
+// soon is how long tests wait to verify that something does not happen, e.g. an answer before the end of the handshake.
 const soon = 150 * time.Millisecond
 
-// roundTrip sends one HTTP/3 request on a connection of its own and returns status and body.
+// roundTrip sends one HTTP/3 request on a new connection and returns status and body. It calls sent after the request.
 func roundTrip(t *testing.T, c servertest.Client, address string, request *http.Request, sent func()) (int, []byte) {
 	t.Helper()
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}
@@ -45,7 +45,7 @@ func roundTrip(t *testing.T, c servertest.Client, address string, request *http.
 	return response.StatusCode, body
 }
 
-// request makes an HTTP request; the method decides whether quic-go's client sends it as early data.
+// request returns an HTTP request. The method determines whether quic-go's client sends it as early data.
 func request(t *testing.T, method, path string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(method, "https://"+testHost+path, nil)
@@ -64,8 +64,8 @@ func dohRequest(t *testing.T, method string, m *dns.Msg) *http.Request {
 	return r
 }
 
-// earlyExchange is a request; do sends it, as early data where there is a ticket, calls sent and returns what shows
-// that it was answered.
+// earlyExchange is a kind of request. do sends it, as early data if the client has a ticket, and calls sent after it. do
+// returns a value that depends on the answer.
 type earlyExchange struct {
 	name     string
 	listener string
@@ -75,7 +75,7 @@ type earlyExchange struct {
 	do       func(t *testing.T, c servertest.Client, address string, sent func()) any
 }
 
-// exchanges are requests of every kind.
+// exchanges has every kind of request.
 var exchanges = []earlyExchange{
 	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c servertest.Client, address string, sent func()) any {
 		stream := servertest.Send(t, c.Dial(t, address, "doq"), servertest.Question(testHost, dns.TypeA))
@@ -119,12 +119,12 @@ var exchanges = []earlyExchange{
 	}},
 }
 
-// earlyPost sends a POST as early data, which well-behaved clients do not: its frames are written by hand, since http3's client
+// earlyPost sends a POST as early data, which is not allowed for clients. It writes the frames itself, since http3's client
 // sends the content of a request only after the handshake.
 func earlyPost(t *testing.T, c servertest.Client, address, path string, body []byte, sent func()) int {
 	t.Helper()
 	conn := c.Dial(t, address, "h3")
-	new(http3.Transport).NewClientConn(conn) // the control stream
+	new(http3.Transport).NewClientConn(conn) // opens the control stream
 	stream, err := conn.OpenStream()
 	if err != nil {
 		t.Error(err)
@@ -165,7 +165,7 @@ func earlyPost(t *testing.T, c servertest.Client, address, path string, body []b
 	return status
 }
 
-// What is safe to replay is answered while the client's handshake is held back; everything else waits for its end.
+// Requests that may be replayed are answered while the relay delays the end of the handshake. Others wait for it.
 func TestEarlyData(t *testing.T) {
 	s := start(t, nil, "")
 	for _, exchange := range exchanges {
@@ -173,7 +173,7 @@ func TestEarlyData(t *testing.T) {
 	}
 }
 
-// Told to answer late, the server lets everything wait for the end of the handshake, and still calls it early data.
+// In the mode late, all requests wait for the end of the handshake. Events still report them as early data.
 func TestEarlyDataLate(t *testing.T) {
 	s := start(t, nil, "")
 	var answer control.Reply
@@ -187,11 +187,11 @@ func TestEarlyDataLate(t *testing.T) {
 	}
 }
 
-// testEarlyData sends an exchange as early data through a relay that holds back the end of the handshake.
+// testEarlyData sends an exchange as early data through a relay that delays the end of the handshake.
 func testEarlyData(t *testing.T, s *running, exchange earlyExchange) {
 	t.Helper()
 	c := s.Client()
-	want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // in full; it also brings the ticket
+	want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // with a full handshake; the client receives a ticket
 	servertest.Eventually(t, "a ticket", func() bool {
 		session, ok := c.TLS.ClientSessionCache.Get(testHost)
 		return ok && session != nil
@@ -246,7 +246,7 @@ func equal(a, b any) bool {
 	return true
 }
 
-// The connection of an early query is reported as such once its handshake is over.
+// The event of a connection with an early query is written after the handshake and reports early data.
 func TestEarlyConnectionEvent(t *testing.T) {
 	s := start(t, nil, "")
 	c := s.Client()

@@ -6,7 +6,7 @@ import (
 	"crosslayer.example/emulation/internal/jsonl"
 )
 
-// connectionEvent reports a connection once its handshake is over. On TCP that is the server's part of it.
+// connectionEvent reports a connection after its handshake, over TCP after the server's part of it.
 type connectionEvent struct {
 	Event      string `json:"event"`
 	Time       int64  `json:"time"`
@@ -17,14 +17,14 @@ type connectionEvent struct {
 	ServerName string `json:"server_name"`
 	Resumed    bool   `json:"resumed"`
 	EarlyData  bool   `json:"early_data"`
-	// AddressValidated says that a token proved the client's address with its first packet.
+	// AddressValidated is true if the client's first packet had a valid address-validation token.
 	AddressValidated bool   `json:"address_validated"`
 	QUICVersion      string `json:"quic_version"`
 	TLSVersion       string `json:"tls_version"`
 	Error            string `json:"error"`
 }
 
-// requestEvent reports an HTTP request. HandshakeComplete is that of its arrival: false means early data.
+// requestEvent reports an HTTP request. HandshakeComplete refers to its arrival: false means early data.
 type requestEvent struct {
 	Event             string `json:"event"`
 	Time              int64  `json:"time"`
@@ -40,14 +40,14 @@ type requestEvent struct {
 	HandshakeComplete bool   `json:"handshake_complete"`
 	Resumed           bool   `json:"resumed"`
 	AddressValidated  bool   `json:"address_validated"`
-	// KeyShare is the group of the key exchange; Initials counts the packets of the client's hello, over QUIC only.
+	// KeyShare is the group of the key exchange. Initials is the number of packets of the ClientHello, 0 over TCP.
 	KeyShare string `json:"key_share"`
 	Initials int    `json:"initials"`
-	// ECH says that the client's hello came encrypted, and was opened (RFC 9849).
+	// ECH is true if the ClientHello was encrypted and the server decrypted it (RFC 9849).
 	ECH bool `json:"ech"`
 }
 
-// queryEvent reports a DNS query, just before its answer leaves.
+// queryEvent reports a DNS query. It is written before the answer is sent.
 type queryEvent struct {
 	Event             string `json:"event"`
 	Time              int64  `json:"time"`
@@ -59,13 +59,13 @@ type queryEvent struct {
 	HandshakeComplete bool   `json:"handshake_complete"`
 	Resumed           bool   `json:"resumed"`
 	AddressValidated  bool   `json:"address_validated"`
-	// KeyShare is the group of the key exchange; Initials counts the packets of the client's hello, over QUIC only.
+	// KeyShare is the group of the key exchange. Initials is the number of packets of the ClientHello, 0 over TCP.
 	KeyShare string `json:"key_share"`
 	Initials int    `json:"initials"`
 }
 
-// tokenEvent reports that a client is sent an address-validation token, before the packet leaves. BehindTicket says that
-// the session ticket was sent before it: some clients keep no token of a server whose ticket they do not have yet.
+// tokenEvent reports an address-validation token for a client. It is written before the packet is sent. BehindTicket is true
+// if the session ticket was sent before the token: some clients discard a token that arrives without a ticket before it.
 type tokenEvent struct {
 	Event        string `json:"event"`
 	Time         int64  `json:"time"`
@@ -74,7 +74,7 @@ type tokenEvent struct {
 	BehindTicket bool   `json:"behind_ticket"`
 }
 
-// counted is an event that `stats` counts, by kind and listener.
+// counted is an event that the command stats counts by kind and listener.
 type counted interface {
 	counter() (kind, listener string)
 }
@@ -84,9 +84,9 @@ func (e requestEvent) counter() (kind, listener string)    { return "requests", 
 func (e queryEvent) counter() (kind, listener string)      { return "queries", e.Listener }
 func (e tokenEvent) counter() (kind, listener string)      { return "tokens", e.Listener }
 
-// eventLog counts events and, once a file is open, writes each as one line.
+// eventLog counts events. If a file is open, it writes each event as one line.
 type eventLog struct {
-	mu     sync.Mutex // over both, so that a count and the lines agree
+	mu     sync.Mutex // covers lines and counts, so that they agree
 	lines  *jsonl.Writer
 	counts map[string]map[string]int
 }
@@ -120,7 +120,7 @@ func (l *eventLog) write(event counted) {
 	l.lines.Write(event)
 }
 
-// totals returns how many events of each kind each listener has reported.
+// totals returns the number of events by kind and listener.
 func (l *eventLog) totals() map[string]map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -39,7 +39,7 @@ func TestEventsAreWholeLines(t *testing.T) {
 	}
 }
 
-// Lost events are counted all the same, and the server goes on.
+// Events that cannot be written are counted, and the server continues.
 func TestEventsOnAFullDisk(t *testing.T) {
 	log := newEventLog()
 	if err := log.open("/dev/full"); err != nil {

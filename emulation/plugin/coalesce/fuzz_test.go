@@ -20,7 +20,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// handler is the web without any listener.
+// handler returns the HTTP handler without a listener.
 func handler(f *testing.F) *web {
 	f.Helper()
 	chain, err := early.NewChain("https://:443", []*dnsserver.Config{{Zone: "."}})
@@ -37,7 +37,7 @@ func handler(f *testing.F) *web {
 
 var statuses = []int{200, 400, 404, 405, 415, 421, 500, 501}
 
-// Every DNS query over HTTP has one of the statuses we know, and 200 only with a DNS message.
+// Every request of DNS over HTTP has one of the known statuses. A response with 200 contains a DNS message.
 func FuzzDNSOverHTTP(f *testing.F) {
 	wire, err := servertest.Question(testHost, dns.TypeA).Pack()
 	if err != nil {
@@ -73,7 +73,7 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// Nothing but the one page is served, whatever host and path are asked for.
+// Only the one page is served, for all hosts and paths of requests.
 func FuzzPagePath(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"www.example.org", "/"}, {"WWW.example.org.:443", "/"}, {"www.example.org", "/../manifest.json"}, {"www.example.org", "//"},
@@ -98,7 +98,7 @@ func FuzzPagePath(f *testing.F) {
 	})
 }
 
-// No file outside its folder is read, whatever a manifest names.
+// A manifest cannot name a file outside its folder.
 func FuzzManifestFile(f *testing.F) {
 	for _, seed := range []string{"body", "../secret", "/etc/passwd", "a/../../secret", ".", "", "body/0", "..", "a/..//body"} {
 		f.Add(seed)

@@ -16,14 +16,14 @@ const testHost = servertest.Host
 
 func TestMain(m *testing.M) { servertest.Main(m, pluginName, "tsig") }
 
-// running is a whole CoreDNS instance with the plugin, and what tests need to talk to it.
+// running is a CoreDNS instance with the plugin and an open control socket.
 type running struct {
 	*servertest.Folder
 	t        *testing.T
 	corefile string
 	control  net.Conn
 	answers  *bufio.Reader
-	// addresses by listener and network, e.g. "h3/udp", "dns/tcp"
+	// addresses of the listeners, by listener and network, e.g. "h3/udp" or "dns/tcp"
 	addresses map[string]string
 }
 
@@ -52,7 +52,7 @@ func start(t *testing.T, properties map[string]string, blocks string) *running {
 	return s
 }
 
-// block is the Corefile's first.
+// block returns the first server block of the Corefile.
 func (s *running) block(properties map[string]string) string {
 	all := map[string]string{
 		"pages": s.Path("sites"), "https": "127.0.0.1:0", "h3": "127.0.0.1:0", "doq": "127.0.0.1:0",
@@ -68,7 +68,7 @@ func (s *running) block(properties map[string]string) string {
 	return ".:0 tls://.:0 {\n\tbind 127.0.0.1\n\ttls cert.pem key.pem\n\terrors\n\tcoalesce {\n" + block.String() + "\t}\n\tacknowledge\n\tfile zone .\n}\n"
 }
 
-// connect opens the control socket and learns the addresses.
+// connect connects to the control socket and reads the addresses of the listeners.
 func (s *running) connect() {
 	s.t.Helper()
 	conn, err := net.Dial("unix", s.Path("control"))

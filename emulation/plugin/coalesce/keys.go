@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// logKeys makes config, and every clone of it, add the keys of its connections to the file that SSLKEYLOGFILE names, as
-// browsers do. Whoever reads it reads what was said: it is for captures of a testbed.
+// logKeys makes config and its clones append the keys of their connections to the file SSLKEYLOGFILE, as browsers do. The
+// keys decrypt captures of the testbed.
 func logKeys(config *tls.Config) error {
 	name := os.Getenv("SSLKEYLOGFILE")
 	if name == "" {

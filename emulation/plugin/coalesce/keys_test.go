@@ -11,7 +11,7 @@ import (
 	"crosslayer.example/emulation/internal/servertest"
 )
 
-// What the usual variables ask for is there, of every listener; without them nothing is.
+// With SSLKEYLOGFILE and QLOGDIR, TLS keys of HTTPS and HTTP/3 and qlogs of QUIC connections are written.
 func TestKeysAndQlogs(t *testing.T) {
 	folder := t.TempDir()
 	keys := filepath.Join(folder, "keys.log")

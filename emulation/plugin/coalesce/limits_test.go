@@ -20,7 +20,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// Connections over TCP are bounded too: one too many is closed at once, and there is room when another has gone.
+// The number of TCP connections is limited too. Excess connections are closed at once until another one ends.
 func TestConnectionsOverTCPAreLimited(t *testing.T) {
 	s := start(t, map[string]string{"max_connections": "4", "max_share": "50"}, "")
 	dial := func(from string) *tls.Conn {
@@ -46,7 +46,7 @@ func TestConnectionsOverTCPAreLimited(t *testing.T) {
 	servertest.Eventually(t, "room again", func() bool { return dial("127.0.0.2") != nil })
 }
 
-// A body that never comes ends its request, over every version of HTTP, and leaves nothing behind.
+// A request whose body does not arrive ends in time over HTTP/1.1, HTTP/2 and HTTP/3. No goroutines remain.
 func TestSlowPost(t *testing.T) {
 	s := start(t, map[string]string{"read_timeout": "300ms"}, "")
 	before := runtime.NumGoroutine()
@@ -79,7 +79,7 @@ func TestSlowPost(t *testing.T) {
 	servertest.Eventually(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
-// A request over HTTP/3 whose header never comes ends with its stream.
+// An HTTP/3 stream whose request header does not arrive is reset. The connection stays open.
 func TestSlowHeader(t *testing.T) {
 	s := start(t, map[string]string{"read_timeout": "300ms"}, "")
 	conn := s.Client().Connect(t, s.addresses["h3/udp"], "h3")
@@ -88,7 +88,7 @@ func TestSlowHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Write([]byte{0x01, 0x40}); err != nil { // a HEADERS frame, cut inside its length
+	if _, err := stream.Write([]byte{0x01, 0x40}); err != nil { // a HEADERS frame that ends within its length
 		t.Fatal(err)
 	}
 	_ = stream.SetReadDeadline(time.Now().Add(5 * time.Second))
@@ -101,22 +101,22 @@ func TestSlowHeader(t *testing.T) {
 	}
 }
 
-// A header that is larger than any real one is refused, and the server goes on: its size is that of its fields, not what
-// compression makes of them (RFC 9114, section 4.2.2).
+// A request with too large a header is refused, and the server continues. The size counts uncompressed fields (RFC 9114,
+// section 4.2.2).
 func TestLargeHeader(t *testing.T) {
 	s := start(t, nil, "")
 	for name, values := range map[string][]string{
 		"one field":     {strings.Repeat("x", 4*maxHeaderBytes)},
-		"20,000 fields": slices.Repeat([]string{"*/*"}, 20_000), // one byte each in QPACK, as values of Accept
+		"20,000 fields": slices.Repeat([]string{"*/*"}, 20_000), // a value of Accept that takes one byte in QPACK
 	} {
-		for listener, transport := range over(s) {
+		for listener, transport := range httpTransports(s) {
 			large := request(t, http.MethodGet, "/")
 			large.Header["Accept"] = values
 			response, err := transport.RoundTrip(large)
 			if err == nil && response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 				t.Errorf("%s, %s: status %d", listener, name, response.StatusCode)
 			}
-			response, err = over(s)[listener].RoundTrip(request(t, http.MethodGet, "/"))
+			response, err = httpTransports(s)[listener].RoundTrip(request(t, http.MethodGet, "/"))
 			if err != nil || response.StatusCode != http.StatusOK {
 				t.Errorf("%s, %s: afterwards %v, %v", listener, name, response, err)
 			}
@@ -124,7 +124,7 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
-// Whoever reads nothing of a large body is let go, over HTTP/1, HTTP/2 and HTTP/3.
+// A request of a client that does not read a large body ends in time over HTTP/1.1, HTTP/2 and HTTP/3.
 func TestSlowReader(t *testing.T) {
 	const size = 32 << 20
 	folder := servertest.NewFolder(t)
@@ -168,7 +168,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// Too many requests at once over one address are refused, and others are answered.
+// Excess concurrent requests from one address are refused. Requests from another address are answered.
 func TestRequestsAreLimited(t *testing.T) {
 	s := start(t, map[string]string{"max_streams": "4", "max_share": "50", "read_timeout": "1m"}, "")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,63 +32,63 @@ import (
 const (
 	hostileConnections = 100_000
 	hostileWorkers     = 32
-	heldByEach         = 8         // connections that a worker keeps open
-	peakBytes          = 200 << 20 // of this process: of the attackers as well
+	heldByEach         = 8         // open connections of each worker
+	peakBytes          = 200 << 20 // of this process, including the attackers
 )
 
-// hostile is what a connection is used for; a connection that is refused is as good.
+// hostile is a kind of attack. It does not matter whether the server accepts the connection.
 type hostile struct {
 	name   string
-	weight int // of 100
+	weight int // share of the attacks, percent
 	begin  func(a *attacker) (end func())
 }
 
-// attacker is one worker, with an address of its own.
+// attacker is one worker with its own address.
 type attacker struct {
 	*running
 	from   net.IP
 	packet *quic.Transport
 	dot    string
 	random *rand.Rand
-	// query asks over DoQ, with its length.
+	// query is a DoQ query with its length.
 	query []byte
-	// returning keeps its tickets.
+	// returning is a client that stores tickets.
 	returning servertest.Client
 }
 
-var patience = 5 * time.Second
+var timeout = 5 * time.Second
 
-// stream opens a TCP connection from the attacker's address that is cut, not closed.
+// stream opens a TCP connection from the attacker's address and sends wire. The returned function resets the connection.
 func (a *attacker) stream(address string, wire []byte) func() {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: a.from}, Timeout: patience}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: a.from}, Timeout: timeout}
 	conn, err := dialer.Dial("tcp", address)
 	if err != nil {
 		return func() {}
 	}
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	_, _ = conn.Write(wire)
 	return func() { conn.Close() }
 }
 
-// secured does the same over TLS.
+// secured is stream over TLS.
 func (a *attacker) secured(address, alpn string, wire []byte) func() {
 	dialer := tls.Dialer{
-		NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: a.from}, Timeout: patience}, Config: a.Client().Config(alpn),
+		NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: a.from}, Timeout: timeout}, Config: a.Client().Config(alpn),
 	}
 	conn, err := dialer.Dial("tcp", address)
 	if err != nil {
 		return func() {}
 	}
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0)
 	_, _ = conn.Write(wire)
 	return func() { conn.Close() }
 }
 
-// packets opens a QUIC connection with streams that never end.
+// packets opens a QUIC connection with 20 streams that begin with wire and do not end.
 func (a *attacker) packets(listener, alpn string, wire []byte) func() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	server, err := net.ResolveUDPAddr("udp", a.addresses[listener+"/udp"])
 	if err != nil {
@@ -114,18 +114,18 @@ func (a *attacker) noise(n int) []byte {
 	return wire
 }
 
-// early opens a QUIC connection whose first flight has early data. The attacker has a ticket from a connection before.
+// early opens a QUIC connection whose first flight has early data. Without a ticket it only fetches one.
 func (a *attacker) early(listener, alpn string, wire []byte) func() {
 	server, err := net.ResolveUDPAddr("udp", a.addresses[listener+"/udp"])
 	if err != nil {
 		return func() {}
 	}
 	config := a.returning.Config(alpn)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if _, known := config.ClientSessionCache.Get(testHost); !known {
 		if conn, err := a.packet.Dial(ctx, server, config, nil); err == nil {
-			time.Sleep(20 * time.Millisecond) // the ticket comes behind the handshake
+			time.Sleep(20 * time.Millisecond) // the ticket arrives after the handshake
 			_ = conn.CloseWithError(0, "")
 		}
 		return func() {}
@@ -143,7 +143,7 @@ func (a *attacker) early(listener, alpn string, wire []byte) func() {
 	return func() { _ = conn.CloseWithError(0, "") }
 }
 
-// unfinished sends early data and never ends its handshake: nobody reads what comes back.
+// unfinished sends early data and does not complete its handshake: it closes its socket.
 func (a *attacker) unfinished(wire []byte) func() {
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: a.from})
 	if err != nil {
@@ -162,7 +162,7 @@ func (a *attacker) stopped(listener, alpn string, request func(*quic.Conn) (stop
 	if err != nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := a.packet.Dial(ctx, server, a.Client().Config(alpn), nil)
 	if err != nil {
@@ -176,7 +176,7 @@ func (a *attacker) stopped(listener, alpn string, request func(*quic.Conn) (stop
 	return func() { _ = conn.CloseWithError(0, "") }
 }
 
-// stoppedQueries stops the answers of DoQ, half of them before the query has ended.
+// stoppedQueries stops the answers of DoQ, half of them before the end of the query.
 func (a *attacker) stoppedQueries() func() {
 	return a.stopped(listenerDoQ, "doq", func(conn *quic.Conn) (func(), error) {
 		stream, err := conn.OpenStream()
@@ -199,7 +199,7 @@ func (a *attacker) stoppedRequests() func() {
 		if requests == nil {
 			requests = new(http3.Transport).NewClientConn(conn)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		stream, err := requests.OpenRequestStream(ctx)
 		if err != nil {
@@ -226,10 +226,10 @@ const (
 
 const h2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// h2Request has the fields of GET https://www.example.org/, from HPACK's static table as far as they are there.
+// h2Request is the header of GET https://www.example.org/ in HPACK, with the static table.
 var h2Request = append([]byte{0x82, 0x87, 0x84, 0x41, byte(len(testHost))}, testHost...)
 
-// h2Frames is the preface, empty settings, and what the function adds.
+// h2Frames returns the preface, an empty SETTINGS frame, and the frames that more adds.
 func h2Frames(more func(frame func(kind, flags byte, stream uint32, payload ...byte))) []byte {
 	wire := []byte(h2Preface)
 	frame := func(kind, flags byte, stream uint32, payload ...byte) {
@@ -243,9 +243,9 @@ func h2Frames(more func(frame func(kind, flags byte, stream uint32, payload ...b
 
 type h2Frame = func(kind, flags byte, stream uint32, payload ...byte)
 
-// h2Attacks are what a connection of HTTP/2 sends at once.
+// h2Attacks contains the data that attackers send on HTTP/2 connections.
 var h2Attacks = [][]byte{
-	h2Frames(func(frame h2Frame) { // requests that are reset at once (CVE-2023-44487)
+	h2Frames(func(frame h2Frame) { // requests that are reset immediately (CVE-2023-44487)
 		for n := uint32(1); n < 200; n += 2 {
 			frame(h2Headers, 5, n, h2Request...)
 			frame(h2Reset, 0, n, 0, 0, 0, 8)
@@ -257,24 +257,24 @@ var h2Attacks = [][]byte{
 			frame(h2Continuation, 0, 1, 0x40, 1, 'a', 1, 'b')
 		}
 	}),
-	h2Frames(func(frame h2Frame) { // questions that have to be acknowledged (CVE-2019-9512, CVE-2019-9515)
+	h2Frames(func(frame h2Frame) { // frames that must be acknowledged (CVE-2019-9512, CVE-2019-9515)
 		for range 500 {
 			frame(h2Ping, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 			frame(h2Settings, 0, 0)
 		}
 	}),
-	h2Frames(func(frame h2Frame) { // a window that overflows, of the stream or of the connection
+	h2Frames(func(frame h2Frame) { // flow-control windows of stream and connection that overflow
 		frame(h2Headers, 5, 1, h2Request...)
 		frame(h2WindowUpdate, 0, 1, 0x7f, 0xff, 0xff, 0xff)
 		frame(h2WindowUpdate, 0, 0, 0x7f, 0xff, 0xff, 0xff)
 	}),
-	h2Frames(func(frame h2Frame) { // a window of which nothing may be sent: 100 responses wait (CVE-2019-9517)
+	h2Frames(func(frame h2Frame) { // a window of 0: 100 responses wait (CVE-2019-9517)
 		frame(h2Settings, 0, 0, 0, 4, 0, 0, 0, 0)
 		for n := uint32(1); n < 200; n += 2 {
 			frame(h2Headers, 5, n, h2Request...)
 		}
 	}),
-	h2Frames(func(frame h2Frame) { // bodies without content, of a request that never ends (CVE-2019-9518)
+	h2Frames(func(frame h2Frame) { // empty DATA frames of a request that does not end (CVE-2019-9518)
 		frame(h2Headers, 4, 1, h2Request...)
 		for range 500 {
 			frame(h2Data, 0, 1)
@@ -282,7 +282,7 @@ var h2Attacks = [][]byte{
 	}),
 }
 
-var hello = []byte{22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3} // of 16 kB, so to speak
+var hello = []byte{22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3} // announces 16 kB
 
 var hostiles = []hostile{
 	{"https, nothing", 11, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], nil) }},
@@ -320,7 +320,7 @@ var hostiles = []hostile{
 	{"doq, early data and then silence", 2, func(a *attacker) func() { return a.unfinished(a.query) }},
 }
 
-// pick is one of them, by weight.
+// pick returns a random attack by weight.
 func pick(random *rand.Rand) hostile {
 	n := random.IntN(100)
 	for _, h := range hostiles {
@@ -331,7 +331,7 @@ func pick(random *rand.Rand) hostile {
 	panic("the weights are not 100")
 }
 
-// What the system says of this process, in bytes, e.g. of VmRSS.
+// statusBytes returns a value of /proc/self/status, e.g. VmRSS, in bytes.
 func statusBytes(t *testing.T, key string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
@@ -348,11 +348,12 @@ func statusBytes(t *testing.T, key string) int {
 	return 0
 }
 
-func init() { runtime.MemProfileRate = 0 } // its records would count as memory of the server
+func init() { runtime.MemProfileRate = 0 } // its records would count as memory in use
 
-// settled is memory and goroutines after all that could end has ended. One collection leaves what pools and clean-ups hold,
-// so it collects until memory no longer falls.
-func settled(t *testing.T, goroutines int) (resident, live, left int) {
+// usageWhenIdle waits until at most this number of goroutines remains. It returns resident memory, memory in use and the
+// number of goroutines. It repeats garbage collection until memory no longer decreases, since one pass leaves objects in
+// pools and of finalizers.
+func usageWhenIdle(t *testing.T, goroutines int) (resident, live, left int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute / 2); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
@@ -369,7 +370,7 @@ func settled(t *testing.T, goroutines int) (resident, live, left int) {
 	}
 }
 
-// attack makes so many hostile connections; it returns how many of each kind, and the most goroutines that were seen.
+// attack opens this number of hostile connections. It returns their number by kind, and the largest number of goroutines.
 func attack(s *running, connections int) (kinds map[string]int, goroutines int) {
 	kinds = map[string]int{}
 	var mu sync.Mutex
@@ -408,11 +409,11 @@ func attack(s *running, connections int) (kinds map[string]int, goroutines int) 
 	return kinds, goroutines
 }
 
-// Hostile connections cost no more than the limits allow, leave nothing, and keep nobody's connection from its answers.
+// Hostile connections use no more memory than the limits allow, leave no goroutines, and do not block other clients.
 func TestHostileConnections(t *testing.T) {
 	s := start(t, nil, bare)
-	attack(s, hostileConnections/10) // what is kept for ever is taken now
-	before, liveBefore, goroutines := settled(t, 0)
+	attack(s, hostileConnections/10) // a warm-up for permanent allocations
+	before, liveBefore, goroutines := usageWhenIdle(t, 0)
 	began := time.Now()
 	good, err := quic.DialAddr(t.Context(), s.addresses["doq/udp"], s.Client().Config("doq"), &quic.Config{KeepAlivePeriod: 5 * time.Second})
 	if err != nil {
@@ -435,7 +436,7 @@ func TestHostileConnections(t *testing.T) {
 		ask()
 	}
 	_ = good.CloseWithError(0, "")
-	after, liveAfter, left := settled(t, goroutines)
+	after, liveAfter, left := usageWhenIdle(t, goroutines)
 	peak := statusBytes(t, "VmHWM")
 	fmt.Printf("%d connections of %d kinds, %.0f s: resident %.1f MB before, %.1f MB after, %.1f MB at most; in use %.1f MB before, "+
 		"%.1f MB after; goroutines %d before, %d after, %d at most; %d of %d good queries answered\n",

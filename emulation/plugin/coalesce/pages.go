@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// manifest is the part of a built page's manifest.json that a server needs.
+// manifest is the part of a page's manifest.json that the server uses.
 type manifest struct {
 	Page      string             `json:"page"`
 	Host      string             `json:"host"`
@@ -20,22 +20,22 @@ type manifest struct {
 type manifestResource struct {
 	Path            string `json:"path"`
 	File            string `json:"file"`
-	Host            string `json:"host"` // another origin than the page's, else ""
+	Host            string `json:"host"` // host of another origin; empty for the page's hosts
 	ContentType     string `json:"content_type"`
 	ContentEncoding string `json:"content_encoding"`
 	WireBytes       int    `json:"wire_bytes"`
 }
 
-// resource is a response, ready to send.
+// resource is a complete response.
 type resource struct {
 	header map[string][]string
 	body   []byte
 }
 
-// site holds the resources of every host name by path in normal form.
+// site maps host name and normalized path to the resource.
 type site map[string]map[string]*resource
 
-// loadSite reads every page built below folder into memory.
+// loadSite reads all pages in the subfolders of folder into memory.
 func loadSite(folder string) (site, error) {
 	if _, err := os.Stat(folder); err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
@@ -98,9 +98,9 @@ func (s site) add(host, path string, r *resource) error {
 	return nil
 }
 
-// normalPath is the normal form of the path of a URL (RFC 3986, section 6.2.2): an escape of an unreserved character is
-// decoded, every other escape is in upper case, and every character that a path cannot hold is escaped; so are quotes,
-// parentheses and &, which mean something in documents. lib/crosslayer/pages/_urls.py has the same rule.
+// normalPath normalizes the path of a URL (RFC 3986, section 6.2.2). It decodes escapes of unreserved characters, writes
+// other escapes in upper case, and escapes every character that is not allowed in a path. It also escapes quotes,
+// parentheses and &, which have a meaning in documents. lib/crosslayer/pages/_urls.py has the same rule.
 func normalPath(path string) string {
 	normal := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
@@ -120,7 +120,7 @@ func normalPath(path string) string {
 	return string(normal)
 }
 
-// unreserved tells whether a character means the same with and without an escape (RFC 3986, section 2.3).
+// unreserved reports whether a character means the same with and without an escape (RFC 3986, section 2.3).
 func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~", rune(c))
 }
@@ -138,12 +138,12 @@ func (r manifestResource) load(folder string) (*resource, error) {
 	}
 	header := headerFor(r.ContentType, r.ContentEncoding, len(body))
 	if r.Host != "" {
-		header["Access-Control-Allow-Origin"] = []string{"*"} // a browser takes no font of another origin without it
+		header["Access-Control-Allow-Origin"] = []string{"*"} // browsers require it for fonts of another origin
 	}
 	return &resource{header: header, body: body}, nil
 }
 
-// readInside reads a file below a folder; whatever its name or a symbolic link says, none elsewhere.
+// readInside reads a file below folder. Names and symbolic links that lead out of it are errors.
 func readInside(folder, name string) ([]byte, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -153,13 +153,13 @@ func readInside(folder, name string) ([]byte, error) {
 	return root.ReadFile(name)
 }
 
-// headerFor is the header of every page response. Nothing is cached: each load fetches everything.
+// headerFor returns the header of a page's response. It forbids caching, so that each load fetches everything.
 func headerFor(contentType, contentEncoding string, length int) map[string][]string {
 	header := map[string][]string{
 		"Content-Type":        {contentType},
 		"Content-Length":      {strconv.Itoa(length)},
 		"Cache-Control":       {"no-store"},
-		"Timing-Allow-Origin": {"*"}, // lets a page read the timings of resources of its other origins
+		"Timing-Allow-Origin": {"*"}, // lets scripts read timings of resources of other origins
 	}
 	if contentEncoding != "" {
 		header["Content-Encoding"] = []string{contentEncoding}

@@ -13,8 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// givenAnswers are answers that the control socket gave, by the lower-case name and the type of their query. They stand
-// before what the rest of the chain would answer, and their records need not be well-formed.
+// givenAnswers holds the answers that the control socket has set, by the name in lower case and the type of the query. They
+// replace the answers of the next plugins. Their records may be malformed.
 type givenAnswers struct {
 	mu         sync.RWMutex
 	byQuestion map[givenQuestion]givenAnswer
@@ -25,21 +25,22 @@ type givenQuestion struct {
 	queryType uint16
 }
 
-// givenAnswer is the answer to a query.
+// givenAnswer is the answer to queries of one name and type.
 type givenAnswer struct {
-	rdata *string       // hexadecimal; without it and without fault the chain answers
-	fault string        // servfail or silence instead of an answer; else empty
-	delay time.Duration // time before each answer of that type
+	rdata *string       // record data in hexadecimal; if nil and without fault, the next plugin answers
+	fault string        // faultServfail or faultSilence instead of an answer; else empty
+	delay time.Duration // delay of each answer
 }
 
 const faultServfail, faultSilence = "servfail", "silence"
 
-// recordTTL is that of records of a test, seconds.
+// recordTTL is the TTL of the records, seconds.
 const recordTTL = 300
 
-// mostAnswerDelay is longer than any client waits.
+// mostAnswerDelay is the largest delay; no client waits as long.
 const mostAnswerDelay = time.Minute
 
+// to returns the answer that is set for a query; ok is false if there is none.
 func (g *givenAnswers) to(r *dns.Msg) (answer givenAnswer, ok bool) {
 	if len(r.Question) != 1 {
 		return givenAnswer{}, false
@@ -50,7 +51,7 @@ func (g *givenAnswers) to(r *dns.Msg) (answer givenAnswer, ok bool) {
 	return answer, ok
 }
 
-// wait delays the answer; false if the query ended meanwhile.
+// wait waits for the delay. It returns false if the query ends first.
 func (a givenAnswer) wait(ctx context.Context) bool {
 	if a.delay == 0 {
 		return true
@@ -63,7 +64,7 @@ func (a givenAnswer) wait(ctx context.Context) bool {
 	}
 }
 
-// message is the reply to query; nil where the chain replies.
+// message returns the reply to query; nil if the next plugin answers it.
 func (a givenAnswer) message(query *dns.Msg) *dns.Msg {
 	if a.rdata == nil && a.fault == "" {
 		return nil
@@ -80,7 +81,7 @@ func (a givenAnswer) message(query *dns.Msg) *dns.Msg {
 	return m
 }
 
-// setAnswer takes the command answer.
+// setAnswer executes the command answer.
 func (s *server) setAnswer(object []byte) any {
 	var command struct {
 		Name  string  `json:"name"`

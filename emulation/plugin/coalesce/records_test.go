@@ -20,7 +20,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ask sends a query for an HTTPS record over UDP and returns the answer as it came; nil where none did.
+// ask sends a query for an HTTPS record over UDP and returns the answer in wire format; nil without an answer.
 func ask(t *testing.T, address, name string) []byte {
 	t.Helper()
 	query, err := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeHTTPS).Pack()
@@ -58,7 +58,7 @@ func TestHTTPSRecordsAreAnsweredAsConfigured(t *testing.T) {
 	if answer := ask(t, udp, testHost); binary.BigEndian.Uint16(answer[6:]) != 0 { // ANCOUNT
 		t.Errorf("a record that nobody gave: %x", answer)
 	}
-	// Four bytes of a parameter that says it has nine: nobody could pack it from its parts.
+	// A malformed parameter: it announces nine bytes and has fewer.
 	execute(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "rdata": "000100000100090268330000"}`, true)
 	broken, _ := hex.DecodeString("000100000100090268330000")
 	if answer := ask(t, udp, testHost); !bytes.Contains(answer, broken) {
@@ -120,7 +120,7 @@ func TestAnswersOfATypeLeaveOthersAlone(t *testing.T) {
 	if after := records(dns.TypeA); len(before) != 1 || len(after) != 1 || after[0].String() != before[0].String() {
 		t.Errorf("A was %v, is %v", before, after)
 	}
-	// The chain's answer, later: after the delay and not before it.
+	// The answer of the next plugins, delayed.
 	give(`{"command": "answer", "name": "` + testHost + `", "type": "A", "delay_ms": 150}`)
 	begin := time.Now()
 	if after := records(dns.TypeA); len(after) != 1 || after[0].String() != before[0].String() {
@@ -129,7 +129,7 @@ func TestAnswersOfATypeLeaveOthersAlone(t *testing.T) {
 	if waited := time.Since(begin); waited < 150*time.Millisecond {
 		t.Errorf("answered after %v", waited)
 	}
-	// A record of its own is delayed too.
+	// A record that the command sets is delayed too.
 	give(`{"command": "answer", "name": "` + testHost + `", "type": "AAAA", "rdata": "20010db8005300010000000000000002", "delay_ms": 150}`)
 	begin = time.Now()
 	if given := records(dns.TypeAAAA); len(given) != 1 || time.Since(begin) < 150*time.Millisecond {
@@ -137,7 +137,7 @@ func TestAnswersOfATypeLeaveOthersAlone(t *testing.T) {
 	}
 }
 
-// echConfig is an ECHConfig (RFC 9849, section 4) with its private key.
+// echConfig returns an ECHConfig (RFC 9849, section 4) and its private key.
 func echConfig(t *testing.T, publicName string) (config, key []byte) {
 	t.Helper()
 	private, err := ecdh.X25519().GenerateKey(rand.Reader)
@@ -186,7 +186,7 @@ func TestEncryptedHellosAreOpened(t *testing.T) {
 	if event := s.lastEvent("request"); event["ech"] != false {
 		t.Errorf("without one: %v", event)
 	}
-	// Forgotten, it is rejected.
+	// Without the key, the server rejects ECH.
 	if s.command(`{"command": "ech"}`, &answer); !answer.OK {
 		t.Fatal(answer)
 	}
@@ -208,7 +208,7 @@ func TestEncryptedHellosAreOpened(t *testing.T) {
 			t.Errorf("%s: %+v", bad, answer)
 		}
 	}
-	// What was refused leaves the handshake of a client that offers ECH as it was.
+	// Refused commands do not break the handshakes of clients that offer ECH.
 	if _, err := tls.Dial("tcp", s.addresses["https/tcp"], offering("h2")); err == nil || strings.Contains(err.Error(), "internal error") {
 		t.Errorf("after bad commands: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// ask sends a query over DoQ on a new connection.
+// ask sends a query over a new DoQ connection and returns the serial number of the server's certificate.
 func (s *running) ask(t *testing.T, c servertest.Client) (serial string, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -43,8 +43,8 @@ func (s *running) ask(t *testing.T, c servertest.Client) (serial string, err err
 	return serial, err
 }
 
-// A reload takes over the sockets: who asks meanwhile is answered, at the second attempt where the first was cut, with
-// the new certificate at the end, and tickets go on.
+// A reload takes over the sockets. Queries during the reload are answered within three attempts. Afterwards the server has
+// the new certificate, and old tickets still resume sessions.
 func TestReloadUnderLoad(t *testing.T) {
 	fixed := map[string]string{"https": servertest.FreePort(t), "h3": servertest.FreePort(t), "doq": servertest.FreePort(t)}
 	s := start(t, fixed, "")
@@ -54,7 +54,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.NewCertificate() // in use after a reload
+	s.NewCertificate() // used after the reload
 	var done atomic.Bool
 	var asking sync.WaitGroup
 	asked := make([]atomic.Int32, 4)
@@ -110,7 +110,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// Where the new Corefile is wrong, or another has a socket it needs, the old instance goes on with everything it had.
+// If the new Corefile is invalid or cannot be started, the old instance continues with all its listeners.
 func TestReloadThatFails(t *testing.T) {
 	fixed := map[string]string{"https": servertest.FreePort(t), "h3": servertest.FreePort(t), "doq": servertest.FreePort(t)}
 	s := start(t, fixed, "")
@@ -132,7 +132,7 @@ func TestReloadThatFails(t *testing.T) {
 		if _, err := s.ask(t, s.Client()); err != nil {
 			t.Errorf("%s: DoQ: %v", name, err)
 		}
-		for listener, transport := range over(s) {
+		for listener, transport := range httpTransports(s) {
 			response, err := transport.RoundTrip(request(t, http.MethodGet, "/"))
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, listener, err)

@@ -25,34 +25,34 @@ import (
 
 var log = clog.NewWithPlugin(pluginName)
 
-// server is the plugin's own listeners and its control socket.
+// server holds the plugin's own listeners and its control socket.
 type server struct {
 	options
 	policy      *early.Policy
 	configs     []*dnsserver.Config
-	tls         *tls.Config // nil without certificate
+	tls         *tls.Config // nil without a certificate
 	common      *shared
 	tickets     *early.TicketKeys
 	events      *eventLog
 	connections *early.Conns
 
-	listening []listening
-	closers   []func() error // in the order of opening
-	quic      []*early.Listener
-	tcp       *net.TCPListener
-	control   *control.Socket
-	replaced  bool // by a successor, in a reload
-	left      bool // its control socket as well
+	listening     []listening
+	closers       []func() error // in the order of opening
+	quic          []*early.Listener
+	tcp           *net.TCPListener
+	control       *control.Socket
+	replaced      bool // a successor has taken over in a reload
+	controlClosed bool // the control socket was closed for the successor
 }
 
-// listening is one bound address, as `ready` reports it.
+// listening is a bound address in the answer to the command ready.
 type listening struct {
 	Listener string `json:"listener"`
 	Network  string `json:"network"`
 	Address  string `json:"address"`
 }
 
-// newServer makes a server of a block's options; nothing is opened before start.
+// newServer returns a server with the options of a server block. start opens its files and sockets.
 func newServer(opts options, configs []*dnsserver.Config, secured *tls.Config, common *shared) *server {
 	s := &server{
 		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), configs: configs,
@@ -65,7 +65,7 @@ func newServer(opts options, configs []*dnsserver.Config, secured *tls.Config, c
 	return s
 }
 
-// start opens everything the options name, or nothing where one of them fails.
+// start opens all files and sockets of the options. If one fails, it closes the others.
 func (s *server) start() (err error) {
 	defer func() {
 		if err != nil {
@@ -88,13 +88,13 @@ func (s *server) start() (err error) {
 			return err
 		}
 	}
-	// All ways before any listener serves: each that is made writes into the configuration that the others read.
+	// All chains are created before a listener serves: NewChain writes to the configurations, which listeners read.
 	var overHTTPS, overH3, overDoQ *early.Chain
-	for _, way := range []struct {
+	for _, c := range []struct {
 		chain **early.Chain
 		name  string
 	}{{&overHTTPS, "https://" + s.https}, {&overH3, "https3://" + s.h3}, {&overDoQ, "quic://" + s.doq}} {
-		if *way.chain, err = early.NewChain(way.name, s.configs); err != nil {
+		if *c.chain, err = early.NewChain(c.name, s.configs); err != nil {
 			return err
 		}
 	}
@@ -120,17 +120,17 @@ func (s *server) start() (err error) {
 	return nil
 }
 
-// predecessor is the server that is being reloaded, if there is one.
+// predecessor is the old instance's server during a reload; else nil.
 var predecessor atomic.Pointer[server]
 
-// openControl binds the control socket, after the server that this one succeeds has left it.
+// openControl binds the control socket. In a reload it first closes the predecessor's.
 func (s *server) openControl() (err error) {
 	if s.options.control == "" {
 		return nil
 	}
 	if old := predecessor.Load(); old != nil && old != s && old.control != nil {
 		_ = old.control.Close()
-		old.left = true
+		old.controlClosed = true
 	}
 	s.control, err = control.Listen(s.options.control, "server")
 	return err
@@ -149,10 +149,10 @@ func (s *server) Offered() (packets []*early.Listener, streams []*net.TCPListene
 func (s *server) Resume() error {
 	predecessor.Store(nil)
 	s.replaced = false
-	if !s.left {
+	if !s.controlClosed {
 		return nil
 	}
-	s.left = false
+	s.controlClosed = false
 	if err := s.openControl(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *server) Resume() error {
 	return nil
 }
 
-// ready tells the control socket that all listeners, those of CoreDNS included, are bound.
+// ready starts to answer the control socket. It is called when all listeners, including those of CoreDNS, are bound.
 func (s *server) ready(servers []caddy.ServerListener) {
 	for _, l := range servers {
 		if address := l.Addr(); address != nil {
@@ -175,7 +175,7 @@ func (s *server) ready(servers []caddy.ServerListener) {
 	}
 }
 
-// stop closes everything, last opened first; clients are told.
+// stop closes all connections, files and sockets, the last opened first.
 func (s *server) stop() error {
 	predecessor.CompareAndSwap(s, nil)
 	var errs []error
@@ -207,22 +207,22 @@ func (s *server) startHTTPS(h *web) error {
 		TLSConfig:         config,
 		ConnState:         s.common.streams.track,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ReadHeaderTimeout: 10 * time.Second, // with the handshake
+		ReadHeaderTimeout: 10 * time.Second, // including the handshake
 		IdleTimeout:       s.IdleTimeout,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreamsOfOne},
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
 	s.opened(listenerHTTPS, tcp.Addr(), func() error {
-		farewell := func(patience time.Duration) error { // GOAWAY, and what is on its way may end (RFC 9113, section 6.8)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+		shutDown := func(timeout time.Duration) error { // sends GOAWAY and waits for open requests (RFC 9113, section 6.8)
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
 			_ = httpServer.Shutdown(ctx)
 			return httpServer.Close()
 		}
 		if !s.replaced {
-			return farewell(stopPatience)
+			return shutDown(stopTimeout)
 		}
-		go func() { _ = farewell(reloadPatience) }() // new connections are the successor's
+		go func() { _ = shutDown(reloadTimeout) }() // in the background: the successor accepts new connections
 		return nil
 	})
 	limited := early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
@@ -230,16 +230,16 @@ func (s *server) startHTTPS(h *web) error {
 	return nil
 }
 
-// How long requests over TCP that are on their way may take to end: when everything stops, and when a successor goes on.
-const stopPatience, reloadPatience = time.Second / 2, 5 * time.Second
+// stopTimeout and reloadTimeout are how long open requests over TCP may take at the end and at a reload.
+const stopTimeout, reloadTimeout = time.Second / 2, 5 * time.Second
 
-// maxStreamsOfOne is how many requests one connection may have open at once.
+// maxStreamsOfOne is the maximum number of concurrent requests of one connection.
 const maxStreamsOfOne = 100
 
-// maxHeaderBytes is the largest header of a request, as in CoreDNS.
+// maxHeaderBytes is the maximum size of a request's header, as in CoreDNS.
 const maxHeaderBytes = 16 << 10
 
-// maxUniStreams is for the control stream and those of QPACK, and a few that mean nothing (RFC 9114, section 6.2).
+// maxUniStreams allows the control stream, two streams of QPACK, and some of reserved types (RFC 9114, section 6.2).
 const maxUniStreams = 8
 
 func (s *server) startH3(h *web) error {
@@ -263,7 +263,7 @@ func (s *server) startH3(h *web) error {
 				return context.WithValue(ctx, connectionKey{}, conn)
 			},
 		}
-		// The server's own loop would take every stream at once, and wait for its header for ever.
+		// Not http3.Server.ServeQUICConn: it accepts every stream at once and waits for the header without a timeout.
 		requests, err := h3Server.NewRawServerConn(conn.Conn)
 		if err != nil {
 			return
@@ -282,7 +282,7 @@ func (s *server) startH3(h *web) error {
 	return nil
 }
 
-// web is the handler of one listener for HTTP; dns is the name of its queries.
+// web returns the handler of an HTTP listener. dns is the listener's name in events of queries.
 func (s *server) web(listener, dns string, chain *early.Chain, pages site) *web {
 	return &web{listener: listener, dns: dns, site: pages, chain: chain, events: s.events, policy: s.policy}
 }
@@ -308,7 +308,7 @@ func (s *server) opened(listener string, address net.Addr, closer func() error) 
 	s.closers = append(s.closers, closer)
 }
 
-// debugLog takes what net/http has to say about clients that went away.
+// debugLog writes messages of net/http, mostly about clients that have disconnected, at level debug.
 type debugLog struct{}
 
 func (debugLog) Write(line []byte) (int, error) {

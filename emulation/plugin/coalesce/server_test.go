@@ -22,7 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Each fault is one message that names what and where, and nothing stays open.
+// Each error is one line with the property and its value. Nothing stays open.
 func TestStartRefuses(t *testing.T) {
 	helper := servertest.NewFolder(t)
 	pair, err := tls.LoadX509KeyPair(helper.Path("cert.pem"), helper.Path("key.pem"))
@@ -84,7 +84,7 @@ func TestSetupRefuses(t *testing.T) {
 	}
 }
 
-// A client that breaks off the handshake is reported with its reason.
+// A handshake that the client aborts is reported with the reason.
 func TestFailedHandshakeIsReported(t *testing.T) {
 	s := start(t, nil, "")
 	c := s.Client()
@@ -112,7 +112,7 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// Stopping tells the clients and leaves neither a listener nor the control socket.
+// Stopping closes connections and removes the control socket.
 func TestStop(t *testing.T) {
 	var conn *quic.Conn
 	var control string
@@ -135,7 +135,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// A request on its way at the end is answered, and HTTP/2 clients are told to ask no more (RFC 9113, section 6.8).
+// When the server stops, it sends GOAWAY over HTTP/2 and answers open requests (RFC 9113, section 6.8).
 func TestStopSaysGoAway(t *testing.T) {
 	result := make(chan error, 1)
 	t.Run("run", func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestStopSaysGoAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		response, err := conn.RoundTrip(dohRequest(t, http.MethodGet, servertest.Question(testHost, dns.TypeA)))
-		if err != nil || response.StatusCode != http.StatusOK { // and so the other request is there as well
+		if err != nil || response.StatusCode != http.StatusOK { // the server then has the first request too
 			t.Fatal(response, err)
 		}
 		go func() { // while the server stops, at the end of this subtest

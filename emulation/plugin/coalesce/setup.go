@@ -20,17 +20,17 @@ func init() {
 	caddy.RegisterEventHook(pluginName, startupComplete)
 }
 
-// options is what a server block says about the plugin.
+// options are the properties of the plugin in a server block.
 type options struct {
 	early.Options
 	pages   string
 	https   string
 	h3      string
 	doq     string
-	doqALPN string // application protocol of DoQ; empty for that of RFC 9250
+	doqALPN string // application protocol of DoQ; empty for doq (RFC 9250)
 	control string
 	events  string
-	maxTLS  uint16 // newest version over TCP
+	maxTLS  uint16 // newest TLS version over TCP
 }
 
 func (o options) encrypted() bool { return o.https != "" || o.h3 != "" || o.doq != "" }
@@ -47,7 +47,7 @@ func setup(c *caddy.Controller) error {
 	})
 	if config.TLSConfig != nil {
 		common.tickets.Share(config.TLSConfig)
-		common.obey(config.TLSConfig)
+		common.useOverrides(config.TLSConfig)
 		if err := logKeys(config.TLSConfig); err != nil {
 			return plugin.Error(pluginName, err)
 		}
@@ -72,17 +72,17 @@ func setup(c *caddy.Controller) error {
 		early.OnReload(c, common.server)
 	}
 	if config.TLSConfig != nil {
-		// After newServer took its copy: QUIC has TLS 1.3 and nothing older.
+		// After newServer cloned the configuration: QUIC needs TLS 1.3.
 		config.TLSConfig.MaxVersion = opts.maxTLS
 	}
 	if config.TLSConfig != nil && hasKey(c.ServerBlockKeys, transport.TLS) {
-		// After newServer took its copy: the plugin's own listeners report their connections themselves.
+		// After newServer cloned the configuration: the plugin's own listeners report their connections themselves.
 		reportTLSConnections(config.TLSConfig, listenerDoT, common.events)
 	}
 	return nil
 }
 
-// parse reads the server block; bare is true for the form without a block.
+// parse parses the directive. bare is true if it has no properties.
 func parse(c *caddy.Controller) (opts options, bare bool, err error) {
 	opts, bare = options{Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, true
 	err = early.ParseProperties(c, func(property, value string) error {
@@ -92,7 +92,7 @@ func parse(c *caddy.Controller) (opts options, bare bool, err error) {
 	return opts, bare, err
 }
 
-// set gives one property its value.
+// set sets a property.
 func (o *options) set(property, value string) (err error) {
 	switch property {
 	case "pages":

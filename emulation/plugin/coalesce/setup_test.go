@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		input string
 		want  options
 		bare  bool
-		err   string // part of the error, "" where there is none
+		err   string // part of the error; empty for no error
 	}{
 		{"coalesce", defaults, true, ""},
 		{"coalesce {\n doq :853\n}", options{doq: ":853", Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, false, ""},

@@ -9,17 +9,17 @@ import (
 	"github.com/coredns/caddy"
 )
 
-// shared is what all server blocks of one CoreDNS instance have in common.
+// shared is the state that all server blocks of a CoreDNS instance share.
 type shared struct {
 	tickets *early.TicketKeys
 	events  *eventLog
-	server  *server // of the one block with properties, else nil
-	// certificate is shown instead of that of each block, where there is one.
+	server  *server // of the server block with properties; nil without one
+	// certificate replaces the certificates of all server blocks; nil for none.
 	certificate atomic.Pointer[tls.Certificate]
-	// ech opens encrypted hellos (RFC 9849), where there is one.
+	// ech decrypts encrypted hellos (RFC 9849); nil for none.
 	ech     atomic.Pointer[tls.EncryptedClientHelloKey]
 	answers givenAnswers
-	// altSvc is the header Alt-Svc (RFC 7838) of responses over TCP, where there is one.
+	// altSvc is the header Alt-Svc (RFC 7838) of responses over TCP; nil for none.
 	altSvc atomic.Pointer[string]
 	// streams are the open connections of the HTTPS listener.
 	streams streamConns
@@ -27,7 +27,7 @@ type shared struct {
 
 type sharedKey struct{}
 
-// sharedBy returns what the server blocks of c's instance share.
+// sharedBy returns the shared state of c's instance.
 func sharedBy(c *caddy.Controller) *shared {
 	if common, ok := c.Get(sharedKey{}).(*shared); ok {
 		return common
@@ -37,7 +37,7 @@ func sharedBy(c *caddy.Controller) *shared {
 	return common
 }
 
-// startupComplete lets the control socket answer once every listener of the instance, CoreDNS's own included, is bound.
+// startupComplete starts to answer the control socket when all listeners of the instance, including CoreDNS's own, are bound.
 func startupComplete(event caddy.EventName, info any) error {
 	instance, ok := info.(*caddy.Instance)
 	if event != caddy.InstanceStartupEvent || !ok {
@@ -52,11 +52,10 @@ func startupComplete(event caddy.EventName, info any) error {
 	return nil
 }
 
-// obey makes config, and every clone of it, use the certificate and the ECH key of the control socket where it was given
-// them.
-func (s *shared) obey(config *tls.Config) {
+// useOverrides makes config and its clones use the certificate and the ECH key that the control socket has set, if any.
+func (s *shared) useOverrides(config *tls.Config) {
 	own := config.Certificates
-	// Else crypto/tls shows the block's own to clients that name no server.
+	// Otherwise crypto/tls ignores GetCertificate for clients without SNI.
 	config.Certificates = nil
 	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if given := s.certificate.Load(); given != nil {

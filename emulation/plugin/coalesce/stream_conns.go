@@ -12,7 +12,7 @@ type streamConns struct {
 	open  map[net.Conn]struct{}
 }
 
-// track implements http.Server.ConnState.
+// track is the callback http.Server.ConnState.
 func (s *streamConns) track(conn net.Conn, state http.ConnState) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

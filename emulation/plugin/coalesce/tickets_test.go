@@ -11,8 +11,9 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// everywhere are the TLS listeners, the one of the second server block included, with the protocol each speaks.
-func everywhere(s *running) map[string]func(c servertest.Client) (resumed bool) {
+// tlsListeners returns a function for each TLS listener, including that of the second server block. It connects a client and
+// reports whether the session was resumed.
+func tlsListeners(s *running) map[string]func(c servertest.Client) (resumed bool) {
 	onTCP := func(address string, alpn ...string) func(servertest.Client) bool {
 		return func(c servertest.Client) bool {
 			conn, err := tls.Dial("tcp", address, c.Config(alpn...))
@@ -20,7 +21,7 @@ func everywhere(s *running) map[string]func(c servertest.Client) (resumed bool) 
 				s.t.Fatal(err)
 			}
 			defer conn.Close()
-			// TLS 1.3 sends tickets after the handshake: any answer, or the end, comes after them.
+			// TLS 1.3 sends tickets after the handshake, and before any other data.
 			_ = conn.CloseWrite()
 			_, _ = conn.Read(make([]byte, 1))
 			return conn.ConnectionState().DidResume
@@ -46,10 +47,10 @@ func everywhere(s *running) map[string]func(c servertest.Client) (resumed bool) 
 	}
 }
 
-// A ticket of each listener resumes a session at every other, until the keys are rotated for all of them at once.
+// Tickets of each listener resume sessions at every other, until the keys of all listeners are rotated.
 func TestTicketsAreSharedAndRotated(t *testing.T) {
 	s := start(t, nil, bare)
-	listeners := everywhere(s)
+	listeners := tlsListeners(s)
 	for from, issue := range listeners {
 		for to, resume := range listeners {
 			c := s.Client()
@@ -80,7 +81,7 @@ func TestTicketsAreSharedAndRotated(t *testing.T) {
 	}
 }
 
-// On the wildcard address, a client is answered from the address it asked.
+// A listener on the wildcard address answers from the destination address of the client's packets.
 func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 	s := start(t, map[string]string{"doq": ":0", "h3": ":0"}, "")
 	for listener, alpn := range map[string]string{"doq": "doq", "h3": "h3"} {
@@ -89,7 +90,7 @@ func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, host := range []string{"127.0.0.2", "127.0.0.3"} {
-			// A client bound to one remote address: datagrams from elsewhere do not reach it, and it fails.
+			// The client would ignore packets from another address, and its handshake would fail.
 			conn := s.Client().Connect(t, net.JoinHostPort(host, port), alpn)
 			<-conn.HandshakeComplete()
 			servertest.Eventually(t, "the connection's event", func() bool {
@@ -100,7 +101,7 @@ func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 	}
 }
 
-// The newest version over TCP is an option; QUIC always has TLS 1.3.
+// max_tls limits the TLS version over TCP. QUIC always uses TLS 1.3.
 func TestOlderTLSOverTCP(t *testing.T) {
 	s := start(t, map[string]string{"max_tls": "1.2"}, "")
 	conn, err := tls.Dial("tcp", s.addresses["https/tcp"], s.Client().Config("h2"))

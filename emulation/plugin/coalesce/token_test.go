@@ -15,7 +15,7 @@ import (
 	"github.com/quic-go/quic-go/qlogwriter"
 )
 
-// A client that comes back with the token it was given has its address validated, by every event of its connection.
+// All events of a connection with a valid token have address_validated true.
 func TestAddressValidated(t *testing.T) {
 	for _, c := range []struct {
 		listener, event string
@@ -32,8 +32,8 @@ func TestAddressValidated(t *testing.T) {
 		t.Run(c.listener+" "+c.event, func(t *testing.T) {
 			s := start(t, nil, "")
 			client := s.Client()
-			client.TLS.ClientSessionCache = nil             // it is the token that counts, not the ticket
-			for n, validated := range []bool{false, true} { // the answer comes after the token
+			client.TLS.ClientSessionCache = nil             // only the token validates the address
+			for n, validated := range []bool{false, true} { // the client has the token when it receives the answer
 				c.exchange(client, s.addresses[c.listener+"/udp"])
 				servertest.Eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == n+1 })
 				for _, kind := range []string{c.event, "connection"} {
@@ -59,14 +59,14 @@ func TestAddressValidated(t *testing.T) {
 	}
 }
 
-// The key share of a hello, and into how many packets it went, is in the events of whatever the connection brings.
+// Events of requests and queries contain the key share and the number of packets of the ClientHello.
 func TestKeyShareAndInitials(t *testing.T) {
 	s := start(t, nil, "")
 	for _, c := range []struct {
 		share    tls.CurveID
 		initials float64
 	}{{tls.X25519, 1}, {tls.X25519MLKEM768, 2}} {
-		servertest.Eventually(t, c.share.String(), func() bool { // a busy machine makes a client send its hello again
+		servertest.Eventually(t, c.share.String(), func() bool { // repeated: on a busy machine a client may retransmit its hello
 			client := s.Client()
 			client.TLS.CurvePreferences = []tls.CurveID{c.share}
 			roundTrip(t, client, s.addresses["h3/udp"], request(t, http.MethodGet, "/"), func() {})
@@ -80,7 +80,7 @@ func TestKeyShareAndInitials(t *testing.T) {
 	}
 }
 
-// received is a client's view of what order ticket and token came in.
+// received records the order in which a client receives tickets and tokens.
 type received struct{ frames []string }
 
 func (r *received) AddProducer() qlogwriter.Recorder { return r }
@@ -102,12 +102,12 @@ func (r *received) RecordEvent(event qlogwriter.Event) {
 	}
 }
 
-// Whether the token comes before or after the ticket is drawn anew for each connection. The event reports the order.
+// quic-go sends ticket and token in random order. The event reports the order of each connection.
 func TestTokenEvent(t *testing.T) {
 	s := start(t, nil, "")
 	reported := 0
 	for range 12 {
-		before := len(s.events("token")) // a later connection can have the port of an earlier one
+		before := len(s.events("token")) // a later connection may reuse a port
 		seen := &received{}
 		transport := s.Client().H3Transport(s.addresses["h3/udp"], false)
 		transport.QUICConfig.Tracer = func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return seen }
@@ -116,12 +116,12 @@ func TestTokenEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		_ = transport.Close() // and with it the connection's goroutine, which writes to seen
+		_ = transport.Close() // ends the goroutine that writes to seen
 		if len(seen.frames) < 2 {
 			t.Fatalf("received %v", seen.frames)
 		}
 		remote := s.lastEvent("request")["remote"]
-		// On a busy machine the token may have been sent more than once: the first packet is compared.
+		// On a busy machine the token may be sent more than once: compare the first one.
 		tokens := s.events("token")[before:]
 		first := slices.IndexFunc(tokens, func(event map[string]any) bool { return event["remote"] == remote })
 		if first < 0 {

@@ -21,26 +21,26 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// web answers HTTP requests of one listener: DNS at /dns-query, else the page of the host asked for.
+// web handles the HTTP requests of a listener: DNS at /dns-query, web pages at other paths.
 type web struct {
 	listener string // listenerH3 or listenerHTTPS
-	dns      string // the name of its queries: doh3 or doh
+	dns      string // listener's name in events of queries: doh3 or doh
 	site     site
 	chain    *early.Chain
 	events   *eventLog
 	policy   *early.Policy
-	streams  *early.Limit            // on TCP; over QUIC the listener has it
-	altSvc   *atomic.Pointer[string] // on TCP: header of every response
+	streams  *early.Limit            // over TCP; nil over QUIC, where the listener limits streams
+	altSvc   *atomic.Pointer[string] // over TCP: header of every response
 }
 
 type connectionKey struct{}
 
-// exchange is one request and what has been decided about it.
+// exchange is a request with the state of its connection.
 type exchange struct {
 	*http.Request
-	path              string // of the URL, in normal form
+	path              string // of the URL, normalized
 	arrival           time.Time
-	conn              *early.Conn // nil on TCP
+	conn              *early.Conn // nil over TCP
 	handshakeComplete bool        // when the request arrived
 }
 
@@ -75,12 +75,12 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		sent = h.write(w, deadlines, res.body) // a client that went away is told by the bytes in the event
+		sent = h.write(w, deadlines, res.body) // fewer bytes than the body show that the client disconnected
 	}
 	if x.conn != nil && x.handshakeComplete {
 		x.conn.Announce()
 	}
-	// Before the handler returns, and with it the end of the stream: whoever has the whole response finds the event.
+	// Written before the handler returns and the stream ends: when a client has the whole response, the event is written.
 	h.events.write(requestEvent{
 		Event: "request", Time: x.arrival.UnixNano(), Done: x.arrival.Add(time.Since(x.arrival)).UnixNano(), Listener: h.listener,
 		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: x.path,
@@ -90,10 +90,10 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// chunkBytes is what a client has to take within the write timeout; most resources are smaller.
+// chunkBytes is the amount that a client must accept within the write timeout. Most resources are smaller.
 const chunkBytes = 256 << 10
 
-// write sends a body to a client that takes it, however slowly, and returns how much of it.
+// write sends a body in chunks, each with its own write timeout. It returns the number of bytes sent.
 func (h *web) write(w http.ResponseWriter, deadlines *http.ResponseController, body []byte) (sent int) {
 	for chunk := range slices.Chunk(body, chunkBytes) {
 		_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
@@ -106,7 +106,7 @@ func (h *web) write(w http.ResponseWriter, deadlines *http.ResponseController, b
 	return sent
 }
 
-// admit responds, unless there are too many requests at once.
+// admit returns the response to a request; 503 if the limit of concurrent requests is reached.
 func (h *web) admit(x exchange) (int, *resource) {
 	if h.streams == nil {
 		return h.respond(x)
@@ -119,7 +119,8 @@ func (h *web) admit(x exchange) (int, *resource) {
 	return h.respond(x)
 }
 
-// respond decides on the response, after the handshake where the request must not be replayed (RFC 8470, section 3).
+// respond returns the response to a request. If the request must not be replayed, it first waits for the end of the
+// handshake (RFC 8470, section 3).
 func (h *web) respond(x exchange) (int, *resource) {
 	safe := x.Method == http.MethodGet || x.Method == http.MethodHead
 	if !h.mayAnswerNow(x, safe) {
@@ -140,7 +141,7 @@ func (h *web) respond(x exchange) (int, *resource) {
 	return http.StatusOK, paths[x.path]
 }
 
-// respondDNS answers DNS over HTTPS (RFC 8484).
+// respondDNS returns the response to a request of DNS over HTTPS (RFC 8484).
 func (h *web) respondDNS(x exchange) (int, *resource) {
 	if x.Method != http.MethodGet && x.Method != http.MethodPost {
 		status, res := failure(http.StatusMethodNotAllowed)
@@ -184,11 +185,11 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 			"Cache-Control":  {"max-age=" + strconv.Itoa(int(age.Seconds()))},
 		}}
 	}
-	return failure(http.StatusNotImplemented) // a zone transfer has no place in HTTP
+	return failure(http.StatusNotImplemented) // a zone transfer has more than one message
 }
 
-// freshness is how long an answer may be cached: no longer than its records, nor, where it says that something does not
-// exist, than the SOA's MINIMUM (RFC 8484, section 5.1; RFC 2308, section 5).
+// freshness returns how long an answer may be cached: the smallest TTL of its records, and for a negative answer at most the
+// MINIMUM field of the SOA record (RFC 8484, section 5.1; RFC 2308, section 5).
 func freshness(answer *dns.Msg) time.Duration {
 	kind, _ := response.Typify(answer, time.Now().UTC())
 	age := dnsutil.MinimalTTL(answer, kind)
@@ -202,7 +203,7 @@ func freshness(answer *dns.Msg) time.Duration {
 	return age
 }
 
-// mayAnswerNow waits until a request may be answered; over TCP there is no early data.
+// mayAnswerNow waits until a request may be answered, see early.Policy.MayAnswer. Over TCP there is no early data.
 func (h *web) mayAnswerNow(x exchange, safe bool) bool {
 	return x.conn == nil || h.policy.MayAnswer(x.Context(), x.conn, safe)
 }
@@ -212,7 +213,7 @@ func failure(status int) (int, *resource) {
 	return status, &resource{body: []byte(body), header: headerFor("text/plain; charset=utf-8", "", len(body))}
 }
 
-// requestPath is the path that a client asked for, in normal form.
+// requestPath returns the normalized path of a request.
 func requestPath(r *http.Request) string {
 	if r.URL.RawPath != "" {
 		return normalPath(r.URL.RawPath)
@@ -220,7 +221,7 @@ func requestPath(r *http.Request) string {
 	return normalPath(r.URL.EscapedPath())
 }
 
-// hostName is the name in an authority, in lower case and without port and final dot.
+// hostName returns the host of an authority, in lower case and without port and final dot.
 func hostName(authority string) string {
 	if host, _, err := net.SplitHostPort(authority); err == nil {
 		authority = host
@@ -228,7 +229,8 @@ func hostName(authority string) string {
 	return strings.TrimSuffix(strings.ToLower(authority), ".")
 }
 
-// remoteAddr is a client's address as the plugin chain gets it: of TCP, where answers are not cut to a datagram.
+// remoteAddr returns the client's address for the plugins. It is a TCP address, because plugins truncate answers to UDP
+// addresses.
 func remoteAddr(address string) net.Addr {
 	host, port, _ := net.SplitHostPort(address)
 	number, _ := strconv.Atoi(port)

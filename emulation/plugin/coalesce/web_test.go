@@ -16,8 +16,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// over are the two ways to a page.
-func over(s *running) map[string]http.RoundTripper {
+// httpTransports returns the transports of HTTP/3 and HTTP/2, by listener.
+func httpTransports(s *running) map[string]http.RoundTripper {
 	c := s.Client()
 	return map[string]http.RoundTripper{
 		listenerH3:    c.H3Transport(s.addresses["h3/udp"], false),
@@ -27,7 +27,7 @@ func over(s *running) map[string]http.RoundTripper {
 
 func TestPages(t *testing.T) {
 	s := start(t, nil, "")
-	for listener, transport := range over(s) {
+	for listener, transport := range httpTransports(s) {
 		for _, c := range []struct {
 			method, url string
 			status      int
@@ -62,7 +62,7 @@ func TestPages(t *testing.T) {
 			if gzip := response.Header.Get("Content-Encoding") == "gzip"; gzip != (c.status == 200 && !strings.Contains(c.url, "cdn")) {
 				t.Errorf("%s: %s %s: gzip %v", listener, c.method, c.url, gzip)
 			}
-			// Whoever has the whole response finds its event.
+			// When the client has the whole response, its event is written.
 			event := s.lastEvent("request")
 			if event["listener"] != listener || event["method"] != c.method || event["path"] != r.URL.Path || event["host"] != r.URL.Host ||
 				event["status"] != float64(c.status) || event["bytes"] != float64(len(c.body)) || event["handshake_complete"] != true ||
@@ -78,7 +78,7 @@ func TestPages(t *testing.T) {
 
 func TestPathsWithEscapes(t *testing.T) {
 	s := start(t, nil, "")
-	for listener, transport := range over(s) {
+	for listener, transport := range httpTransports(s) {
 		for path, c := range map[string]struct {
 			normal string
 			status int
@@ -107,7 +107,7 @@ func TestPathsWithEscapes(t *testing.T) {
 
 func TestDNSOverHTTP(t *testing.T) {
 	s := start(t, nil, "")
-	for listener, transport := range over(s) {
+	for listener, transport := range httpTransports(s) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			for _, name := range []string{testHost, "long.example.org"} {
 				kind := dns.TypeA
@@ -137,10 +137,10 @@ func TestDNSOverHTTP(t *testing.T) {
 	}
 }
 
-// Whatever DNS says, it is a response of HTTP (RFC 8484, section 4.2.1).
+// DNS errors have HTTP status 200 (RFC 8484, section 4.2.1).
 func TestDNSOverHTTPOfWhatIsNotThere(t *testing.T) {
 	s := start(t, nil, "")
-	for listener, transport := range over(s) {
+	for listener, transport := range httpTransports(s) {
 		refused := servertest.Question(testHost, dns.TypeA)
 		refused.Question[0].Qclass = dns.ClassCHAOS
 		for rcode, query := range map[int]*dns.Msg{
@@ -162,10 +162,10 @@ func TestDNSOverHTTPOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Other methods and other media types have codes of their own (RFC 9110, sections 15.5.6 and 15.5.16).
+// Other methods and media types have specific status codes (RFC 9110, sections 15.5.6 and 15.5.16).
 func TestDNSOverHTTPRefuses(t *testing.T) {
 	s := start(t, nil, "")
-	for listener, transport := range over(s) {
+	for listener, transport := range httpTransports(s) {
 		for _, c := range []struct {
 			method, kind string
 			status       int
@@ -193,7 +193,7 @@ func TestDNSOverHTTPRefuses(t *testing.T) {
 	}
 }
 
-// What does not exist is remembered no longer than the SOA's MINIMUM (RFC 2308, section 5).
+// Negative answers are cached no longer than the MINIMUM of the SOA record (RFC 2308, section 5).
 func TestFreshness(t *testing.T) {
 	soa := func(ttl, minimum uint32) *dns.SOA {
 		return &dns.SOA{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl}, Minttl: minimum}
@@ -214,7 +214,7 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-// CoreDNS's own listeners are reported too, and pad where they are encrypted.
+// Queries of CoreDNS's own listeners are reported too. Answers of its encrypted listeners are padded.
 func TestOwnListenersOfCoreDNS(t *testing.T) {
 	s := start(t, nil, bare)
 	for listener, c := range map[string]struct {
@@ -255,14 +255,14 @@ func TestEDNSOnOwnListenersOfCoreDNS(t *testing.T) {
 	careless := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r).SetEdns0(1232, false))
 	})
-	w := new(keeper)
+	w := new(lastMessage)
 	_, err := Coalesce{Next: careless, shared: &shared{events: newEventLog()}}.ServeDNS(t.Context(), w, servertest.Question(testHost, dns.TypeA))
 	if err != nil || len(w.written) != 1 || w.written[0].IsEdns0() != nil {
 		t.Errorf("OPT for a query without: %v, %v", err, w.written)
 	}
 }
 
-// dotAddress is the address of the DoT listener of the block `bare`, the only one on 127.0.0.2.
+// dotAddress returns the address of the DoT listener of the server block bare, the only one on 127.0.0.2.
 func (s *running) dotAddress() string {
 	s.t.Helper()
 	var ready struct{ Listeners []listening }

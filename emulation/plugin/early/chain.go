@@ -12,35 +12,37 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Origin is what a listener of ours knows about a query.
+// Origin describes the transport of a query.
 type Origin struct {
-	// Listener is its name.
+	// Listener is the name of the listener.
 	Listener string
 	// Remote is the client's address and port.
 	Remote  string
 	Arrival time.Time
-	// HandshakeComplete is false where the query came as early data.
+	// HandshakeComplete is false if the query arrived as early data.
 	HandshakeComplete bool
-	// Resumed says that the TLS session was resumed from a ticket.
+	// Resumed is true if the TLS session was resumed with a ticket.
 	Resumed bool
-	// AddressValidated says that the client's first packet had a token that proves its address; false over TCP.
+	// AddressValidated is true if the client's first packet had a valid address-validation token; false over TCP.
 	AddressValidated bool
-	// KeyShare names the group of the TLS key exchange; Initials counts the packets of the client's hello, 0 over TCP.
+	// KeyShare is the name of the group of the TLS key exchange. Initials is the number of packets of the ClientHello, 0
+	// over TCP.
 	KeyShare string
 	Initials int
-	// SetStatus sets the HTTP status of a query that gets no DNS answer; nil without HTTP.
+	// SetStatus sets the HTTP status of the response to a query without a DNS answer; nil without HTTP.
 	SetStatus func(status int)
 }
 
 type originKey struct{}
 
-// OriginOf tells a plugin where a query came from; ok is false for CoreDNS's own listeners.
+// OriginOf returns the origin of a query. ok is false for queries of CoreDNS's own listeners.
 func OriginOf(ctx context.Context) (from Origin, ok bool) {
 	from, ok = ctx.Value(originKey{}).(Origin)
 	return from, ok
 }
 
-// OriginAt describes a query, also where it came by one of CoreDNS's own listeners: udp, tcp or dot.
+// OriginAt returns the origin of a query. For CoreDNS's own listeners it derives the origin from w; their names are udp, tcp
+// and dot.
 func OriginAt(ctx context.Context, w dns.ResponseWriter) Origin {
 	if from, ours := OriginOf(ctx); ours {
 		return from
@@ -60,13 +62,13 @@ func OriginAt(ctx context.Context, w dns.ResponseWriter) Origin {
 	return from
 }
 
-// Chain sends the queries of a listener of ours through the plugins of a server block.
+// Chain passes queries of a plugin's own listener to the plugins of a server block.
 type Chain struct {
-	// A server that never listens: it gives queries the treatment of every other query.
+	// server does not listen. It processes queries like those of CoreDNS's own listeners.
 	server *dnsserver.Server
 }
 
-// BlockConfigs are the configurations of all keys of a server block, one for each zone.
+// BlockConfigs returns the configurations of a server block, one for each zone.
 func BlockConfigs(c *caddy.Controller) (configs []*dnsserver.Config) {
 	of := *c
 	for of.ServerBlockKeyIndex = range max(1, len(c.ServerBlockKeys)) {
@@ -78,8 +80,8 @@ func BlockConfigs(c *caddy.Controller) (configs []*dnsserver.Config) {
 	return configs
 }
 
-// NewChain makes the way through the plugins of a server block, see BlockConfigs. name stands for the listener in logs
-// and metrics, as CoreDNS writes those of its own, e.g. quic://:853.
+// NewChain returns the chain for the configurations of a server block, see BlockConfigs. name is the listener in logs and
+// metrics, in the format of CoreDNS, e.g. quic://:853.
 func NewChain(name string, configs []*dnsserver.Config) (*Chain, error) {
 	server, err := dnsserver.NewServer(name, configs)
 	if err != nil {
@@ -88,21 +90,21 @@ func NewChain(name string, configs []*dnsserver.Config) (*Chain, error) {
 	return &Chain{server}, nil
 }
 
-// WithOrigin is the context of a query that came by a listener of ours.
+// WithOrigin returns the context of a query with its origin.
 func WithOrigin(ctx context.Context, from Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, from)
 }
 
-// Query is a query of a listener of ours.
+// Query is a query of a plugin's own listener.
 type Query struct {
 	*dns.Msg
-	Wire          []byte // as it came: what TSIG has signed
+	Wire          []byte // as received, to verify its TSIG
 	Origin        Origin
 	Local, Remote net.Addr
 }
 
-// Resolve sends a query through the plugins and each message of the answer to send. It returns how many there were: more
-// than one for a zone transfer, none where nothing answered.
+// Resolve passes a query to the plugins and calls send with each message of the answer. It returns the number of messages:
+// more than one for a zone transfer, 0 if no plugin answered.
 func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire []byte) error) int {
 	ClearReservedFlags(q.Msg)
 	w := &answerWriter{ctx: ctx, query: q, pad: WantsPadding(q.Msg), edns: q.IsEdns0() != nil, send: send}
@@ -126,7 +128,7 @@ func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire
 	return w.sent
 }
 
-// answerWriter hands answers to the listener that asked.
+// answerWriter is the ResponseWriter of Resolve. It passes answers to the listener.
 type answerWriter struct {
 	ctx       context.Context
 	query     Query
@@ -134,7 +136,7 @@ type answerWriter struct {
 	send      func(m *dns.Msg, wire []byte) error
 	sent      int
 
-	// Of the transaction's signature: what became of the query's, its key, and what the next one is chained to.
+	// TSIG: the result for the query, the key, and the MAC that the next signature depends on.
 	tsig        error
 	secret, mac string
 	timersOnly  bool
@@ -143,11 +145,11 @@ type answerWriter struct {
 func (w *answerWriter) LocalAddr() net.Addr  { return w.query.Local }
 func (w *answerWriter) RemoteAddr() net.Addr { return w.query.Remote }
 
-// WriteMsg sends a message as it has to be on our transports, whatever the plugins, or a server that they asked, put
-// into it.
+// WriteMsg sends a message. It corrects what plugins and upstream servers may put into it: OPT record, edns-tcp-keepalive
+// option and padding.
 func (w *answerWriter) WriteMsg(m *dns.Msg) error {
 	if err := w.ctx.Err(); err != nil {
-		return err // the query was given up
+		return err // the query was cancelled
 	}
 	if !w.edns {
 		RemoveOPT(m)
@@ -155,7 +157,7 @@ func (w *answerWriter) WriteMsg(m *dns.Msg) error {
 		opt.Option = slices.DeleteFunc(opt.Option, func(option dns.EDNS0) bool { return option.Option() == dns.EDNS0TCPKEEPALIVE })
 	}
 	if w.pad {
-		Pad(m) // also what CoreDNS answers before its plugins
+		Pad(m) // here, because CoreDNS answers some queries before the plugins
 	}
 	wire, err := w.pack(m)
 	if err != nil {

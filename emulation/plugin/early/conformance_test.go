@@ -19,7 +19,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// exchange asks over DoQ on a new connection.
+// exchange sends a query over a new DoQ connection and returns the answer.
 func (s *running) exchange(t *testing.T, query *dns.Msg) *dns.Msg {
 	t.Helper()
 	return servertest.Receive(t, servertest.Send(t, s.Client().Connect(t, s.doq, DoQ), query))
@@ -76,7 +76,7 @@ func TestCancelledQuery(t *testing.T) {
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 }
 
-// RFC 9250, sections 4.2 and 5.6: a query that takes long keeps no other from its answer.
+// RFC 9250, sections 4.2 and 5.6: a slow query does not delay the answers to others.
 func TestAnswersAreInParallel(t *testing.T) {
 	s := start(t, "")
 	conn := s.Client().Connect(t, s.doq, DoQ)
@@ -91,7 +91,7 @@ func TestAnswersAreInParallel(t *testing.T) {
 	servertest.Eventually(t, "the plugins to learn of it", func() bool { return cancelled.Load() > gone })
 }
 
-// RFC 9250, section 4.3.2: where there is no answer, the stream is reset, and it alone.
+// RFC 9250, section 4.3.2: the stream of a query without an answer is reset, and the connection stays open.
 func TestNoAnswerIsAReset(t *testing.T) {
 	s := start(t, "")
 	conn := s.Client().Connect(t, s.doq, DoQ)
@@ -103,7 +103,7 @@ func TestNoAnswerIsAReset(t *testing.T) {
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 }
 
-// withOpcode is a padded request of an opcode; that of UPDATE carries records, that of DSO has no question.
+// withOpcode returns a padded request with an opcode. UPDATE has records, and DSO has no question.
 func withOpcode(opcode int) *dns.Msg {
 	m := servertest.Padded(servertest.Question(testHost, dns.TypeSOA))
 	m.Opcode = opcode
@@ -117,7 +117,7 @@ func withOpcode(opcode int) *dns.Msg {
 	return m
 }
 
-// RFC 1035, section 4.1.1: an opcode that is not implemented is answered with NOTIMP, on its stream. The connection goes on.
+// RFC 1035, section 4.1.1: a request with another opcode is answered with NOTIMP on its stream. The connection stays open.
 func TestOtherOpcodesAreNotImplemented(t *testing.T) {
 	f := servertest.NewFolder(t)
 	s := &running{Folder: f}
@@ -132,7 +132,7 @@ func TestOtherOpcodesAreNotImplemented(t *testing.T) {
 			t.Errorf("opcode %d: %d bytes, %v", opcode, answer.Len(), answer)
 		}
 	}
-	headerOnly := []byte{0, 12, 0, 0, dns.OpcodeUpdate << 3, 0, 0, 1, 0, 0, 0, 0, 0, 0} // announces a question that is not there
+	headerOnly := []byte{0, 12, 0, 0, dns.OpcodeUpdate << 3, 0, 0, 1, 0, 0, 0, 0, 0, 0} // announces a question but has none
 	if answer := servertest.Receive(t, servertest.SendRaw(t, conn, headerOnly)); answer.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("a malformed UPDATE: %v", answer)
 	}
@@ -141,8 +141,8 @@ func TestOtherOpcodesAreNotImplemented(t *testing.T) {
 	}
 }
 
-// RFC 9250, section 4.3.1: a client may stop any number of answers. quic-go counts a stream against the limit of its
-// connection until both sides have ended.
+// RFC 9250, section 4.3.1: a client may stop any number of answers. The server must end both directions of these streams,
+// because quic-go counts a stream against the connection's limit until then.
 func TestStoppedStreamsEnd(t *testing.T) {
 	s := start(t, "")
 	for name, query := range map[string]*dns.Msg{
@@ -174,8 +174,8 @@ func TestStoppedStreamsEnd(t *testing.T) {
 	}
 }
 
-// RFC 9250, section 4.3.3; RFC 9000, section 10.2.3: early data that breaks the protocol closes the connection with the
-// code of DNS over QUIC, which can be sent once the handshake is complete.
+// RFC 9250, section 4.3.3; RFC 9000, section 10.2.3: early data that violates the protocol closes the connection with an
+// error code of DoQ, which can be sent only after the handshake.
 func TestProtocolErrorsOfEarlyData(t *testing.T) {
 	s := start(t, "")
 	good := servertest.Framed(t, servertest.Question(testHost, dns.TypeA))
@@ -192,14 +192,14 @@ func TestProtocolErrorsOfEarlyData(t *testing.T) {
 			servertest.SendRaw(t, conn, wire)
 			relay.RequestSent()
 			servertest.Eventually(t, "early data from the client", func() bool { return relay.Saw(servertest.EarlyPacket) })
-			time.Sleep(soon) // the server has read it
+			time.Sleep(soon) // until the server has read it
 			relay.Release()
 			wantClosed(t, conn, DoQProtocolError)
 		})
 	}
 }
 
-// An opcode that is not implemented is answered with NOTIMP also as early data, after the handshake, and the connection goes on.
+// Early data with another opcode is answered with NOTIMP after the handshake. The connection stays open.
 func TestOtherOpcodesAsEarlyData(t *testing.T) {
 	s := start(t, "")
 	for _, opcode := range []int{dns.OpcodeStatus, dns.OpcodeUpdate, dns.OpcodeStateful} {
@@ -210,7 +210,7 @@ func TestOtherOpcodesAsEarlyData(t *testing.T) {
 		stream := servertest.Send(t, conn, withOpcode(opcode))
 		relay.RequestSent()
 		servertest.Eventually(t, "early data from the client", func() bool { return relay.Saw(servertest.EarlyPacket) })
-		time.Sleep(soon) // the server has read it
+		time.Sleep(soon) // until the server has read it
 		relay.Release()
 		if answer := servertest.Receive(t, stream); answer.Rcode != dns.RcodeNotImplemented || answer.Opcode != opcode {
 			t.Errorf("opcode %d: %v", opcode, answer)
@@ -221,7 +221,7 @@ func TestOtherOpcodesAsEarlyData(t *testing.T) {
 	}
 }
 
-// wantClosed makes sure that the server closes a connection with this code of DNS over QUIC.
+// wantClosed fails the test unless the server closes the connection with this error code.
 func wantClosed(t *testing.T, conn *quic.Conn, code quic.ApplicationErrorCode) {
 	t.Helper()
 	select {
@@ -235,14 +235,14 @@ func wantClosed(t *testing.T, conn *quic.Conn, code quic.ApplicationErrorCode) {
 	}
 }
 
-// A connection that is one too many is closed with DOQ_EXCESSIVE_LOAD, also before its handshake is complete.
+// An excess connection is closed with DOQ_EXCESSIVE_LOAD, also if the client dials without waiting for the handshake.
 func TestTooManyConnectionsGetAReason(t *testing.T) {
 	s := start(t, "max_connections 2\nmax_share 50")
 	s.Client().Connect(t, s.doq, DoQ)
 	wantClosed(t, s.Client().Dial(t, s.doq, DoQ), DoQExcessiveLoad)
 }
 
-// RFC 9250, section 5.7: all messages of a zone transfer on one stream; RFC 8945: nobody gets it without the key.
+// RFC 9250, section 5.7: all messages of a zone transfer arrive on one stream. RFC 8945: it requires the TSIG key.
 func TestZoneTransfer(t *testing.T) {
 	const key, secret = "key.example.", "c2VjcmV0IHNlY3JldCBzZWNyZXQ="
 	f := servertest.NewFolder(t)
@@ -293,7 +293,7 @@ func TestZoneTransfer(t *testing.T) {
 	}
 }
 
-// All zones of a server block are served, under the listener's own name.
+// The DoQ listener serves all zones of a server block. Metrics have the listener's own name.
 func TestSecondZoneOfABlock(t *testing.T) {
 	f := servertest.NewFolder(t)
 	f.Write("zone", "$ORIGIN example.net.\n@ 300 IN SOA ns mail 1 3600 600 86400 300\n@ 300 IN A 192.0.2.2\n")
@@ -324,7 +324,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// What comes for a query that was given up is not sent.
+// Answers to a cancelled query are not sent.
 func TestContextOfAnAnswerEnds(t *testing.T) {
 	w := &answerWriter{send: func(*dns.Msg, []byte) error { return nil }}
 	var cancel context.CancelFunc

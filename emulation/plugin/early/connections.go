@@ -8,19 +8,19 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Conns are the open QUIC connections of any number of listeners.
+// Conns is the set of open QUIC connections of one or more listeners.
 type Conns struct {
-	// HandshakeOver, where it is set, is called once for each connection when its handshake has ended or failed.
+	// HandshakeOver is called once for each connection when its handshake has completed or failed; nil for no call.
 	HandshakeOver func(*Conn)
 
 	mu   sync.Mutex
 	open map[*Conn]struct{}
 }
 
-// Conn is one QUIC connection, tracked from before the end of its handshake.
+// Conn is a QUIC connection whose handshake may not be complete.
 type Conn struct {
 	*quic.Conn
-	// Listener is the name of the listener it came by.
+	// Listener is the name of the listener that accepted it.
 	Listener string
 
 	conns     *Conns
@@ -28,7 +28,7 @@ type Conn struct {
 	announced sync.Once
 }
 
-// track registers a connection until it closes.
+// track adds a connection to the set until it closes.
 func (cs *Conns) track(listener *Listener, conn *quic.Conn) *Conn {
 	c := &Conn{Conn: conn, Listener: listener.protocol.Name, conns: cs, listener: listener}
 	cs.mu.Lock()
@@ -48,11 +48,11 @@ func (cs *Conns) track(listener *Listener, conn *quic.Conn) *Conn {
 	return c
 }
 
-// handshakePatience is how long a connection may go on to complete its handshake before it is closed.
-const handshakePatience = 3 * time.Second
+// handshakeTimeout is how long closing a connection waits for the end of its handshake.
+const handshakeTimeout = 3 * time.Second
 
-// Close closes the open connections of one listener, or of all for "", and returns how many there were: each at once, or
-// as soon as its handshake is complete.
+// Close closes the open connections of one listener, or of all with "", as CloseAfterHandshake does. It returns their
+// number.
 func (cs *Conns) Close(listener string) int {
 	cs.mu.Lock()
 	var closing []*Conn
@@ -62,26 +62,26 @@ func (cs *Conns) Close(listener string) int {
 		}
 	}
 	cs.mu.Unlock()
-	patience, cancel := context.WithTimeout(context.Background(), handshakePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, c := range closing {
-		wg.Go(func() { c.CloseAfterHandshake(patience, c.listener.protocol.NoError, "") })
+		wg.Go(func() { c.CloseAfterHandshake(ctx, c.listener.protocol.NoError, "") })
 	}
 	wg.Wait()
 	return len(closing)
 }
 
-// CloseAfterHandshake closes the connection with a code of the application, at once or as soon as the handshake is complete.
-// Earlier QUIC would send the transport error APPLICATION_ERROR in place of the code (RFC 9000, section 10.2.3): the client
-// would not learn the reason, and Firefox uses TCP for such a host from then on. The connection is closed in any case when
-// the context ends, or after handshakePatience.
+// CloseAfterHandshake closes the connection with an application error code once the handshake is complete. During the
+// handshake QUIC would send the transport error APPLICATION_ERROR instead of the code (RFC 9000, section 10.2.3). The client
+// would not learn the reason, and Firefox would then use only TCP for the host. When the context ends or handshakeTimeout
+// has passed, the connection is closed even if its handshake is not complete.
 func (c *Conn) CloseAfterHandshake(ctx context.Context, code quic.ApplicationErrorCode, reason string) {
 	closeAfterHandshake(ctx, c.Conn, code, reason)
 }
 
 func closeAfterHandshake(ctx context.Context, conn *quic.Conn, code quic.ApplicationErrorCode, reason string) {
-	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	select {
 	case <-conn.HandshakeComplete():
@@ -103,7 +103,7 @@ func (cs *Conns) Count(listener string) (n int) {
 	return n
 }
 
-// IsComplete is false as long as all the client sent is early data.
+// IsComplete reports whether the handshake is complete.
 func (c *Conn) IsComplete() bool {
 	select {
 	case <-c.HandshakeComplete():
@@ -113,7 +113,7 @@ func (c *Conn) IsComplete() bool {
 	}
 }
 
-// AwaitHandshake blocks until the handshake is over and returns an error where it failed.
+// AwaitHandshake waits for the end of the handshake and returns an error if it failed.
 func (c *Conn) AwaitHandshake(ctx context.Context) error {
 	select {
 	case <-c.HandshakeComplete():
@@ -125,8 +125,8 @@ func (c *Conn) AwaitHandshake(ctx context.Context) error {
 	}
 }
 
-// Announce makes HandshakeOver run now, unless it has. Who tells of something that happened after the handshake calls it
-// first, so that what is told is in order.
+// Announce calls HandshakeOver unless it has been called. Callers use it before they report an event after the handshake, so
+// that the events are in order.
 func (c *Conn) Announce() {
 	if c.conns.HandshakeOver != nil {
 		c.announced.Do(func() { c.conns.HandshakeOver(c) })

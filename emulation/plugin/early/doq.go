@@ -28,17 +28,17 @@ const (
 // DoQ is the name of DNS over QUIC as a listener, and its application protocol.
 const DoQ = "doq"
 
-// breach is a breach of RFC 9250, section 4.3.3: the connection is closed.
-type breach string
+// protocolError is a violation of the protocol, for which the connection is closed (RFC 9250, section 4.3.3).
+type protocolError string
 
-func (e breach) Error() string { return string(e) }
+func (e protocolError) Error() string { return string(e) }
 
 // DoQServer answers DNS over QUIC.
 type DoQServer struct {
 	Policy *Policy
 	Conns  *Conns
 	Chain  *Chain
-	// ALPN is the application protocol of its TLS handshake; empty for DoQ's.
+	// ALPN is the application protocol of the TLS handshake; empty for doq.
 	ALPN string
 }
 
@@ -46,12 +46,12 @@ type DoQServer struct {
 func (s *DoQServer) Listen(address string, secured *tls.Config) (*Listener, error) {
 	return s.Policy.Listen(address, Protocol{Name: DoQ, ALPN: cmp.Or(s.ALPN, DoQ), NoError: DoQNoError, ExcessiveLoad: DoQExcessiveLoad}, secured, &quic.Config{
 		MaxIncomingUniStreams: -1, // DoQ has none (RFC 9250, section 4.2)
-		// Answers fit into one packet: searching for a larger one would only add packets to a short exchange.
+		// Most answers fit into one packet: probes for a larger MTU would only add packets to a short exchange.
 		DisablePathMTUDiscovery: true,
 	})
 }
 
-// Serve answers, without waiting, until the listener closes.
+// Serve starts to answer queries, until the listener closes. It does not block.
 func (s *DoQServer) Serve(listener *Listener) {
 	listener.Serve(s.Conns, func(conn *Conn) {
 		conn.ServeStreams(func(stream *quic.Stream) {
@@ -61,7 +61,7 @@ func (s *DoQServer) Serve(listener *Listener) {
 				AddressValidated: conn.AddressValidated(), KeyShare: conn.KeyShare(), Initials: conn.Initials(),
 			}
 			err := s.serveStream(conn, stream, from)
-			var wrong breach
+			var wrong protocolError
 			switch {
 			case errors.As(err, &wrong):
 				conn.CloseAfterHandshake(context.Background(), DoQProtocolError, wrong.Error())
@@ -73,18 +73,18 @@ func (s *DoQServer) Serve(listener *Listener) {
 	})
 }
 
-// serveStream reads the one query of a stream, answers it and ends both sides of the stream. quic-go keeps a stream, and
-// counts it against the connection's limit, until each side has ended.
+// serveStream reads and answers the query of a stream. It ends both directions of the stream: until both have ended, quic-go
+// keeps the stream and counts it against the connection's limit.
 func (s *DoQServer) serveStream(conn *Conn, stream *quic.Stream, from Origin) error {
 	cancelled := func() {
 		if _, reset := errors.AsType[*quic.StreamError](context.Cause(stream.Context())); reset {
-			stream.CancelWrite(DoQRequestCancelled) // quic-go does not end the send side at STOP_SENDING alone
+			stream.CancelWrite(DoQRequestCancelled) // quic-go does not end the send direction on STOP_SENDING
 		}
 	}
 	defer context.AfterFunc(stream.Context(), cancelled)()
 	wire, ended, err := readMessage(stream)
 	if err != nil {
-		stream.CancelWrite(DoQRequestCancelled) // the client reset its side (RFC 9250, section 4.3.1)
+		stream.CancelWrite(DoQRequestCancelled) // the client reset the stream (RFC 9250, section 4.3.1)
 		return err
 	}
 	query, err := parseQuery(wire)
@@ -116,7 +116,7 @@ func (s *DoQServer) serveStream(conn *Conn, stream *quic.Stream, from Origin) er
 	return <-watched
 }
 
-// answer writes the messages of the answer to a query and the end of the stream behind them.
+// answer writes the messages of the answer to a query and ends the stream.
 func (s *DoQServer) answer(ctx context.Context, conn *Conn, stream *quic.Stream, query Query) error {
 	if !s.Policy.MayAnswer(ctx, conn, query.Opcode == dns.OpcodeQuery) {
 		return errors.New("the handshake failed")
@@ -140,14 +140,15 @@ func (s *DoQServer) answer(ctx context.Context, conn *Conn, stream *quic.Stream,
 	if n == 0 {
 		return errors.New("no answer")
 	}
-	// The last message and the end of the stream right after it, so that both leave in the same packet.
+	// Written last and followed by the end of the stream at once, so that both leave in the same packet.
 	if err := write(); err != nil {
 		return err
 	}
 	return stream.Close()
 }
 
-// streamAddr is a client's address as the plugins get it: of TCP, where answers are not cut to a datagram.
+// streamAddr returns the client's address for the plugins. It is a TCP address, because plugins truncate answers to UDP
+// addresses.
 func streamAddr(remote net.Addr) net.Addr {
 	if udp, ok := remote.(*net.UDPAddr); ok {
 		return net.TCPAddrFromAddrPort(udp.AddrPort())
@@ -155,8 +156,8 @@ func streamAddr(remote net.Addr) net.Addr {
 	return remote
 }
 
-// readMessage reads a message with its two-byte length (RFC 9250, section 4.2), and tells whether the stream has ended
-// with it. Memory is taken for what has come, not for what the length announces.
+// readMessage reads a message with its two-byte length (RFC 9250, section 4.2). ended is true if the end of the stream was
+// read too. The buffer grows with the data received, not to the announced length.
 func readMessage(stream io.Reader) (wire []byte, ended bool, err error) {
 	buffer := make([]byte, 0, 512)
 	for {
@@ -172,19 +173,19 @@ func readMessage(stream io.Reader) (wire []byte, ended bool, err error) {
 		case len(buffer) >= 2 && len(buffer) == want:
 			return buffer[2:], err == io.EOF, nil
 		case err == io.EOF:
-			return nil, false, breach("stream ended inside a message")
+			return nil, false, protocolError("stream ended inside a message")
 		case err != nil:
 			return nil, false, err
 		}
 		if len(buffer) == cap(buffer) {
-			buffer = slices.Grow(buffer, min(want-len(buffer)+1, cap(buffer))) // one more byte shows what is too much
+			buffer = slices.Grow(buffer, min(want-len(buffer)+1, cap(buffer))) // one byte more, to detect excess data
 		}
 	}
 }
 
-const errTwoQueries = breach("more than one query on a stream")
+const errTwoQueries = protocolError("more than one query on a stream")
 
-// awaitEnd reads the end of a stream that did not come with its query.
+// awaitEnd reads the end of a stream after its query.
 func awaitEnd(stream io.Reader) error {
 	n, err := stream.Read(make([]byte, 1))
 	switch {
@@ -193,7 +194,7 @@ func awaitEnd(stream io.Reader) error {
 	case err == io.EOF:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return breach("no end of the stream after the query")
+		return protocolError("no end of the stream after the query")
 	}
 	return err
 }
@@ -202,11 +203,11 @@ func parseQuery(wire []byte) (*dns.Msg, error) {
 	query, err := UnpackRequest(wire)
 	switch {
 	case err != nil:
-		return nil, breach("malformed query")
+		return nil, protocolError("malformed query")
 	case query.Id != 0:
-		return nil, breach("message ID is not 0")
+		return nil, protocolError("message ID is not 0")
 	case HasOption(query, dns.EDNS0TCPKEEPALIVE):
-		return nil, breach("edns-tcp-keepalive option")
+		return nil, protocolError("edns-tcp-keepalive option")
 	}
 	return query, nil
 }

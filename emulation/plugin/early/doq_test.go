@@ -10,7 +10,7 @@ import (
 
 const testHost = servertest.Host
 
-// An answer longer than a datagram is whole: nothing is cut to the size of the client's UDP buffer.
+// Answers over DoQ are not truncated to the client's UDP payload size.
 func TestDoQDoesNotTruncate(t *testing.T) {
 	s := start(t, "")
 	conn := s.Client().Connect(t, s.doq, "doq")
@@ -48,7 +48,7 @@ func TestDoQProtocolErrors(t *testing.T) {
 	}
 }
 
-// A client that gives up one query keeps its connection.
+// The connection stays open when a client cancels a query.
 func TestDoQCancelledQuery(t *testing.T) {
 	s := start(t, "")
 	conn := s.Client().Connect(t, s.doq, "doq")

@@ -1,5 +1,5 @@
-// Package early implements a plugin that serves DNS over QUIC with early data (0-RTT) that is answered early, and shares
-// one set of session-ticket keys between all TLS listeners. Other plugins build listeners of their own on its parts.
+// Package early implements a plugin that serves DNS over QUIC and answers early data (0-RTT) before the end of the handshake.
+// All TLS listeners share one set of session-ticket keys. Other plugins use the package for their own listeners.
 package early
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Early is the plugin's place in the chain: it pads answers on encrypted transports.
+// Early is the handler of the plugin. It pads answers on encrypted transports.
 type Early struct {
 	Next plugin.Handler
 }
@@ -32,7 +32,7 @@ func (e Early) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	}
 	rcode, err := ServeNext(ctx, e.Name(), e.Next, paddingWriter{w}, r)
 	if !plugin.ClientWrite(rcode) {
-		// Written here and not by the server, so that refusals are padded like every other answer.
+		// Written here and not by the server, so that refusals are padded too.
 		if writeErr := (paddingWriter{w}).WriteMsg(new(dns.Msg).SetRcode(r, rcode)); err == nil {
 			err = writeErr
 		}
@@ -41,7 +41,7 @@ func (e Early) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	return rcode, err
 }
 
-// IsEncrypted says whether a query came over an encrypted transport, of ours or of CoreDNS.
+// IsEncrypted reports whether a query arrived over an encrypted transport.
 func IsEncrypted(ctx context.Context) bool {
 	if _, ours := OriginOf(ctx); ours {
 		return true

@@ -18,11 +18,11 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// soon is how long an answer may take that must not come: the relay holds it back for ever.
+// soon is how long tests wait to verify that something does not happen, e.g. an answer before the end of the handshake.
 const soon = 150 * time.Millisecond
 
-// What is safe to replay is answered while the client's handshake is held back, unless early data is to be answered
-// late; a NOTIFY always waits.
+// A query in early data is answered while the relay delays the end of the handshake, unless the mode is late. A NOTIFY always
+// waits.
 func TestEarlyData(t *testing.T) {
 	for _, c := range []struct {
 		mode  string
@@ -81,7 +81,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A ticket of CoreDNS's own DoT listener resumes at DoQ, and the other way round, until the keys are rotated.
+// Tickets of CoreDNS's own DoT listener resume sessions over DoQ and vice versa, until the keys are rotated.
 func TestTicketsAreSharedAndRotated(t *testing.T) {
 	s := start(t, "", "tls://.:0 {\n\tbind 127.0.0.2\n\ttls cert.pem key.pem\n\tearly\n\tfile zone .\n}\n")
 	var dot string
@@ -97,7 +97,7 @@ func TestTicketsAreSharedAndRotated(t *testing.T) {
 		}
 		defer conn.Close()
 		_ = conn.CloseWrite()
-		_, _ = conn.Read(make([]byte, 1)) // tickets come before the end
+		_, _ = conn.Read(make([]byte, 1)) // the tickets arrive before the end of the stream
 		return conn.ConnectionState().DidResume
 	}
 	overDoQ := func(c servertest.Client) bool {
@@ -137,13 +137,13 @@ func TestStopTellsTheClients(t *testing.T) {
 	}
 }
 
-// keeper keeps the message that was written last.
-type keeper struct {
+// lastMessage records the messages that are written.
+type lastMessage struct {
 	test.ResponseWriter
 	written []*dns.Msg
 }
 
-func (k *keeper) WriteMsg(m *dns.Msg) error {
+func (k *lastMessage) WriteMsg(m *dns.Msg) error {
 	k.written = append(k.written, m)
 	return nil
 }
@@ -173,7 +173,7 @@ func TestPadding(t *testing.T) {
 		{"query without padding", answers, ours, servertest.Question(testHost, dns.TypeA).SetEdns0(1232, false), false},
 		{"in the clear", answers, coreDNS("dns://.:53"), padded(), false},
 	} {
-		w := new(keeper)
+		w := new(lastMessage)
 		rcode, err := Early{Next: c.next}.ServeDNS(c.ctx, w, c.query)
 		if err != nil || plugin.ClientWrite(rcode) && len(w.written) != 1 {
 			t.Errorf("%s: rcode %d, error %v, %d answers", c.name, rcode, err, len(w.written))
@@ -198,7 +198,7 @@ func TestParse(t *testing.T) {
 		input   string
 		address string
 		want    Options
-		err     string // part of the error, "" where there is none
+		err     string // part of the error; empty for no error
 	}{
 		{"early", "", DefaultOptions, ""},
 		{"early {\n doq :853\n}", ":853", DefaultOptions, ""},
@@ -237,7 +237,7 @@ func TestSetupRefuses(t *testing.T) {
 	}
 }
 
-// A stream that came as early data is known as such by whoever looks when the handshake is long complete.
+// IsEarly recognizes a stream that arrived as early data after the handshake is complete, too.
 func TestEarlyDataThatIsSeenLate(t *testing.T) {
 	folder := servertest.NewFolder(t)
 	certificate, err := tls.LoadX509KeyPair(folder.Path("cert.pem"), folder.Path("key.pem"))

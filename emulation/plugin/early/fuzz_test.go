@@ -11,7 +11,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Whatever comes on a stream of DoQ is one whole query or a breach, and what is taken for a query can be packed again.
+// The content of a DoQ stream is either one complete query or a protocol error. Queries can be examined without a panic.
 func FuzzDoQMessage(f *testing.F) {
 	query, err := servertest.Padded(servertest.Question(testHost, dns.TypeA)).Pack()
 	if err != nil {
@@ -23,7 +23,7 @@ func FuzzDoQMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		wire, _, err := readMessage(bytes.NewReader(stream))
-		var wrong breach
+		var wrong protocolError
 		if err != nil {
 			if !errors.As(err, &wrong) {
 				t.Fatalf("%x: %v", stream, err)

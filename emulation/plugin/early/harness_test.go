@@ -25,12 +25,12 @@ func TestMain(m *testing.M) {
 	servertest.Main(m, pluginName, "tsig", "witness")
 }
 
-// witness is a plugin that keeps where queries came from, by their question.
+// witness is a plugin that records the origin of queries. For some names it behaves specially.
 type witness struct{ next plugin.Handler }
 
 var (
-	seen sync.Map // of Origin by name and type
-	asks sync.Map // of the number of queries, *atomic.Int32, by name
+	seen sync.Map // Origin of the last query, by question
+	asks sync.Map // number of queries (*atomic.Int32), by name
 )
 
 func asked(name string) *atomic.Int32 {
@@ -62,7 +62,7 @@ func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg
 		time.Sleep(2 * time.Second)
 	case strings.HasPrefix(name, "silent."):
 		return dns.RcodeSuccess, nil
-	case strings.HasPrefix(name, "careless."): // as a server that was asked over TCP answers
+	case strings.HasPrefix(name, "careless."): // answers like a server over TCP
 		m := new(dns.Msg).SetReply(r).SetEdns0(1232, false)
 		m.IsEdns0().Option = []dns.EDNS0{
 			&dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE, Timeout: 100}, &dns.EDNS0_PADDING{Padding: make([]byte, 7)},
@@ -81,7 +81,7 @@ type running struct {
 	doq      string // address
 }
 
-// start runs a server on loopback with these properties, a line each, and further server blocks.
+// start runs a server on loopback. properties are lines of the plugin's block; blocks are further server blocks.
 func start(t *testing.T, properties string, blocks ...string) *running {
 	t.Helper()
 	s := &running{Folder: servertest.NewFolder(t)}
@@ -95,7 +95,7 @@ func corefile(properties string) string {
 		"\n\t}\n\twitness\n\tacknowledge\n\tfile zone .\n}\n"
 }
 
-// listening are the addresses of the instance's DoQ listeners.
+// listening returns the addresses of the instance's DoQ listeners.
 func listening(instance *caddy.Instance) (addresses []addr) {
 	instance.StorageMu.RLock()
 	defer instance.StorageMu.RUnlock()

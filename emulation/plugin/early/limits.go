@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// Limit bounds how much of something is held at once: by all clients, and by those of one address (of IPv6, one /64),
-// so that nobody can take it all.
+// Limit is a counting semaphore with two limits: one for all clients together, and one for each client address (each /64 of
+// IPv6), so that one client cannot take everything.
 type Limit struct {
 	all, each int
 
 	mu      sync.Mutex
 	held    int
 	by      map[netip.Prefix]int
-	waiting []*waiter // in the order they came
+	waiting []*waiter // in order of arrival
 }
 
 type waiter struct {
@@ -23,12 +23,12 @@ type waiter struct {
 	granted chan struct{}
 }
 
-// NewLimit allows for so many, and a share of them, in percent but at least one, to each address.
+// NewLimit returns a limit of all units. Each address may hold share percent of them, and at least one.
 func NewLimit(all, share int) *Limit {
 	return &Limit{all: all, each: max(1, all*share/100), by: map[netip.Prefix]int{}}
 }
 
-// Try takes one, if there is one, and returns what gives it back; nil where there is none.
+// Try acquires a unit and returns the function that releases it; nil if none is free.
 func (l *Limit) Try(client net.Addr) (release func()) {
 	from := network(client)
 	l.mu.Lock()
@@ -39,7 +39,7 @@ func (l *Limit) Try(client net.Addr) (release func()) {
 	return sync.OnceFunc(func() { l.release(from) })
 }
 
-// Acquire waits until there is one; nil where the context ends before.
+// Acquire waits for a free unit and returns the function that releases it; nil if the context ends first.
 func (l *Limit) Acquire(ctx context.Context, client net.Addr) (release func()) {
 	from := network(client)
 	release = sync.OnceFunc(func() { l.release(from) })
@@ -64,17 +64,17 @@ func (l *Limit) Acquire(ctx context.Context, client net.Addr) (release func()) {
 			return nil
 		}
 	}
-	return release // granted at the same moment
+	return release // granted when the context ended
 }
 
-// HalfTaken says that at least half is taken.
+// HalfTaken reports whether at least half of all units are held.
 func (l *Limit) HalfTaken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held*2 >= l.all
 }
 
-// grant takes one; the mutex is held.
+// grant takes a unit if one is free. The caller holds the mutex.
 func (l *Limit) grant(from netip.Prefix) bool {
 	if l.held >= l.all || l.by[from] >= l.each {
 		return false
@@ -100,7 +100,7 @@ func (l *Limit) release(from netip.Prefix) {
 	}
 }
 
-// network is what one client is taken to have: an IPv4 address, or the /64 of an IPv6 address.
+// network returns the prefix that counts as one client: an IPv4 address, or the /64 of an IPv6 address.
 func network(client net.Addr) netip.Prefix {
 	address, err := netip.ParseAddrPort(client.String())
 	if err != nil {
@@ -114,33 +114,35 @@ func network(client net.Addr) netip.Prefix {
 	return prefix
 }
 
-// LimitConns bounds the connections of a listener over TCP: what is too much is closed at once.
-func LimitConns(listener net.Listener, limit *Limit) net.Listener { return limited{listener, limit} }
+// LimitConns returns a TCP listener with limited connections. It closes excess connections at once.
+func LimitConns(listener net.Listener, limit *Limit) net.Listener {
+	return limitedListener{listener, limit}
+}
 
-type limited struct {
+type limitedListener struct {
 	net.Listener
 	limit *Limit
 }
 
-func (l limited) Accept() (net.Conn, error) {
+func (l limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		if release := l.limit.Try(conn.RemoteAddr()); release != nil {
-			return &held{conn, release}, nil
+			return &limitedConn{conn, release}, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-type held struct {
+type limitedConn struct {
 	net.Conn
 	release func()
 }
 
-func (c *held) Close() error {
+func (c *limitedConn) Close() error {
 	c.release()
 	return c.Conn.Close()
 }

@@ -38,21 +38,21 @@ func TestLimit(t *testing.T) {
 	if l.Acquire(cancelled, client("192.0.2.9")) != nil {
 		t.Error("there was one for a caller who had left")
 	}
-	one() // room in all, but not for this address
+	one() // frees a unit, but the share of 192.0.2.1 is used up
 	select {
 	case <-waiting:
 		t.Error("one address got more than its share")
 	case <-time.After(soon / 10):
 	}
 	first()
-	first() // counts once
+	first() // the second call has no effect
 	if release := <-waiting; release == nil {
 		t.Error("what was given back is not granted")
 	}
 	second()
 }
 
-// listenOn makes QUIC clients with an address of their own.
+// listenOn returns a QUIC transport for clients with this local address.
 func listenOn(t *testing.T, address string) *quic.Transport {
 	t.Helper()
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(address)})
@@ -64,7 +64,7 @@ func listenOn(t *testing.T, address string) *quic.Transport {
 	return transport
 }
 
-// Connections of one address are bounded; those of others, and those that are open, do not suffer.
+// The number of connections of one address is limited. Other addresses and open connections are not affected.
 func TestConnectionsAreLimited(t *testing.T) {
 	s := start(t, "max_connections 8\nmax_share 50")
 	server, err := net.ResolveUDPAddr("udp", s.doq)
@@ -94,7 +94,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 				n++
 				continue
 			}
-			// During the handshake, the code of an application cannot be sent (RFC 9000, section 10.2.3).
+			// During the handshake, application error codes cannot be sent (RFC 9000, section 10.2.3).
 			var refused *quic.ApplicationError
 			var during *quic.TransportError
 			err := context.Cause(conn.Context())
@@ -123,7 +123,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	})
 }
 
-// Streams on which no query comes end with their connection, and leave nothing behind.
+// A connection with streams without a complete query is closed. No goroutines remain.
 func TestSlowQueries(t *testing.T) {
 	s := start(t, "read_timeout 300ms\nmax_connections 200\nmax_share 100")
 	before := runtime.NumGoroutine()
@@ -136,7 +136,7 @@ func TestSlowQueries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := stream.Write([]byte{0xff}); err != nil { // of a length of 64 kB, so to speak
+			if _, err := stream.Write([]byte{0xff}); err != nil { // the first byte of a length of more than 64 kB
 				break
 			}
 		}
@@ -157,7 +157,7 @@ func TestSlowQueries(t *testing.T) {
 	servertest.Receive(t, servertest.Send(t, s.Client().Connect(t, s.doq, DoQ), servertest.Question(testHost, dns.TypeA)))
 }
 
-// A client that holds every stream it may leaves room for another.
+// A client that uses up its share of streams does not block another client.
 func TestStreamsAreLimited(t *testing.T) {
 	s := start(t, "read_timeout 1m\nmax_streams 8\nmax_share 50")
 	server, err := net.ResolveUDPAddr("udp", s.doq)
@@ -183,7 +183,8 @@ func TestStreamsAreLimited(t *testing.T) {
 	}
 }
 
-// A query without an end is answered; the end that never comes closes the connection (RFC 9250, section 4.3.3).
+// A query is answered before the end of its stream. If the end does not arrive in time, the connection is closed (RFC 9250,
+// section 4.3.3).
 func TestEndOfTheStreamThatNeverComes(t *testing.T) {
 	s := start(t, "read_timeout 300ms")
 	conn := s.Client().Connect(t, s.doq, DoQ)

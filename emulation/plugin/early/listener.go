@@ -15,7 +15,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Options are the properties that QUIC listeners have in common.
+// Options are the properties of QUIC listeners.
 type Options struct {
 	Retry     bool
 	EarlyData Mode
@@ -23,21 +23,21 @@ type Options struct {
 	SingleUse   bool
 	IdleTimeout time.Duration
 
-	// What clients can take of a listener at most: connections, and streams that are being served.
+	// Limits of a listener for all clients together: open connections, and streams that are served concurrently.
 	MaxConnections, MaxStreams int
-	// MaxShare is what those of one address can take of both, in percent.
+	// MaxShare is the share of both limits that clients of one address can use, percent.
 	MaxShare int
-	// ReadTimeout is how long a client may take to send a query, and WriteTimeout to take an answer.
+	// ReadTimeout is how long a client may take to send a query, WriteTimeout how long it may take to accept an answer.
 	ReadTimeout, WriteTimeout time.Duration
 }
 
-// DefaultOptions are those of a block that says nothing.
+// DefaultOptions are the options of a server block without properties.
 var DefaultOptions = Options{
 	SingleUse: true, IdleTimeout: 30 * time.Second, MaxConnections: 200, MaxStreams: 1024, MaxShare: 50,
 	ReadTimeout: 3 * time.Second, WriteTimeout: 30 * time.Second,
 }
 
-// Set gives one property its value; known is false where there is none of that name.
+// Set sets a property. known is false if there is no property of that name.
 func (o *Options) Set(property, value string) (known bool, err error) {
 	switch property {
 	case "retry":
@@ -90,28 +90,30 @@ func between(property, value string, least, most int) (int, error) {
 	return number, err
 }
 
-// Policy is how QUIC listeners accept connections and what becomes of early data, which may change while they run.
+// Policy determines how QUIC listeners accept connections and handle early data. The mode of early data can change while
+// they run.
 type Policy struct {
 	Options
 	tickets *TicketKeys
 	mode    atomic.Int32
 }
 
-// NewPolicy starts with what the options say; tickets are the keys that the listeners' TLS configurations share.
+// NewPolicy returns a policy with these options. tickets are the ticket keys of the listeners' TLS configurations.
 func NewPolicy(options Options, tickets *TicketKeys) *Policy {
 	p := &Policy{Options: options, tickets: tickets}
 	p.SetMode(options.EarlyData)
 	return p
 }
 
-// Mode says what becomes of early data now.
+// Mode returns the current mode of early data.
 func (p *Policy) Mode() Mode { return Mode(p.mode.Load()) }
 
-// SetMode changes what becomes of early data, for connections from now on.
+// SetMode sets the mode of early data for new connections.
 func (p *Policy) SetMode(mode Mode) { p.mode.Store(int32(mode)) }
 
-// MayAnswer returns when what arrived on a connection may be answered, false where that never comes. safe says that
-// a replay of it does no harm; anything else waits for the handshake (RFC 8470, section 3; RFC 9250, section 4.5).
+// MayAnswer waits until a request on a connection may be answered; it returns false if the handshake fails or the context
+// ends first. safe means that the request may be replayed. Other requests wait for the end of the handshake (RFC 8470,
+// section 3; RFC 9250, section 4.5).
 func (p *Policy) MayAnswer(ctx context.Context, conn *Conn, safe bool) bool {
 	if safe && p.Mode() != Late {
 		return true
@@ -121,14 +123,14 @@ func (p *Policy) MayAnswer(ctx context.Context, conn *Conn, safe bool) bool {
 
 // Listener is a UDP socket that accepts QUIC connections before their handshake is complete.
 type Listener struct {
-	key      string // of what is handed over in a reload
+	key      string // identifies the listener in a reload
 	protocol Protocol
 	policy   *Policy
 	tls      *tls.Config
 	config   *quic.Config
 	streams  *Limit
 	limit    *Limit
-	refusing *Limit // connections beyond the limit that wait for their handshake
+	refusing *Limit // excess connections that wait for their handshake
 	socket   net.PacketConn
 
 	serving func(*quic.EarlyListener)
@@ -136,18 +138,18 @@ type Listener struct {
 
 	mu        sync.Mutex
 	served    sync.WaitGroup
-	transport *quic.Transport // nil while the socket is handed over
+	transport *quic.Transport // nil while suspended
 	accepting *quic.EarlyListener
 }
 
-// Protocol is what a listener speaks.
+// Protocol is the application protocol of a listener.
 type Protocol struct {
 	Name string // of the listener
 	ALPN string
-	// NoError closes a connection where nothing is wrong, ExcessiveLoad where there are too many.
+	// NoError and ExcessiveLoad are the error codes that close a connection without an error, and one beyond the limit.
 	NoError, ExcessiveLoad quic.ApplicationErrorCode
-	// TokenSent, where it is set, is called for every packet that carries an address-validation token to a client, so
-	// again where a packet is retransmitted; behindTicket reports that a session ticket was sent before it.
+	// TokenSent is called for every NEW_TOKEN frame that is sent, including retransmissions; nil for no call. behindTicket
+	// reports whether a session ticket was sent before the frame.
 	TokenSent func(remote net.Addr, behindTicket bool)
 }
 
@@ -187,8 +189,8 @@ func (l *Listener) listen() (err error) {
 	defer l.mu.Unlock()
 	l.transport = &quic.Transport{
 		Conn:              l.socket,
-		StatelessResetKey: &l.policy.tickets.reset, // tells clients of connections that a reload has cut
-		// Under load, others than the sender of a datagram could be shut out by its forged address.
+		StatelessResetKey: &l.policy.tickets.reset, // the same after a reload: resets connections of the old instance
+		// Under load too: else datagrams with forged addresses could use up the limit of those addresses.
 		VerifySourceAddress: func(net.Addr) bool { return l.policy.Retry || l.limit.HalfTaken() },
 		ConnContext:         withClient,
 	}
@@ -196,16 +198,16 @@ func (l *Listener) listen() (err error) {
 	return err
 }
 
-// Addr is where clients find it.
+// Addr returns the local address.
 func (l *Listener) Addr() net.Addr { return l.socket.LocalAddr() }
 
-// Close closes the socket, and whatever is still open on it.
+// Close closes the listener, its connections and its socket.
 func (l *Listener) Close() error {
 	l.suspend()
 	return l.socket.Close()
 }
 
-// suspend tells the clients, and leaves the socket to another.
+// suspend closes the listener's connections and stops it. The socket stays open for a successor.
 func (l *Listener) suspend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +215,7 @@ func (l *Listener) suspend() {
 		return
 	}
 	_ = l.accepting.Close()
-	l.served.Wait() // who was accepted a moment ago is told as well
+	l.served.Wait() // so that the last accepted connection is closed too
 	if l.conns != nil {
 		l.conns.Close(l.protocol.Name)
 	}
@@ -221,7 +223,7 @@ func (l *Listener) suspend() {
 	l.transport = nil
 }
 
-// resume serves again, where the other did not.
+// resume serves again after suspend, if the reload failed.
 func (l *Listener) resume() error {
 	l.mu.Lock()
 	suspended := l.transport == nil
@@ -236,7 +238,7 @@ func (l *Listener) resume() error {
 	return nil
 }
 
-// Serve accepts connections, as many as there may be, until the listener closes.
+// Serve starts to accept connections, up to the limit, until the listener closes. It does not block.
 func (l *Listener) Serve(conns *Conns, serve func(*Conn)) {
 	l.conns = conns
 	l.serving = func(accepting *quic.EarlyListener) {
@@ -258,8 +260,8 @@ func (l *Listener) Serve(conns *Conns, serve func(*Conn)) {
 	l.served.Go(func() { l.serving(l.accepting) })
 }
 
-// refuse closes a connection that is one too many. At most as many as may be open wait for their handshake, so that the
-// client learns the reason; others are closed at once.
+// refuse closes an excess connection after its handshake, so that the client learns the reason. The number of connections
+// that wait for this is limited; others are closed at once.
 func (l *Listener) refuse(conn *quic.Conn) {
 	const reason = "too many connections"
 	release := l.refusing.Try(conn.RemoteAddr())
@@ -273,8 +275,8 @@ func (l *Listener) refuse(conn *quic.Conn) {
 	}()
 }
 
-// ServeStreams accepts the streams that a client opens, one at a time where there are too many already. What is served
-// has its request in time, or fails with os.ErrDeadlineExceeded.
+// ServeStreams accepts the streams of a client and calls serve for each in a goroutine. Above the listener's limit a stream
+// waits until another ends. Reading a stream fails with os.ErrDeadlineExceeded after the read timeout.
 func (c *Conn) ServeStreams(serve func(*quic.Stream)) {
 	for {
 		stream, err := c.AcceptStream(context.Background())

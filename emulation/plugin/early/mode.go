@@ -2,15 +2,15 @@ package early
 
 import "errors"
 
-// Mode says what becomes of early data (0-RTT).
+// Mode is the handling of early data (0-RTT).
 type Mode int32
 
 const (
-	// On answers it as it arrives, where a replay does no harm.
+	// On answers early data on arrival if a replay is harmless.
 	On Mode = iota
-	// Off refuses it, and no ticket offers it: sessions resume, and that is all.
+	// Off refuses early data and issues tickets without it. Sessions still resume.
 	Off
-	// Late accepts it and answers when the handshake is complete, like a listener that waits for that.
+	// Late accepts early data and answers it after the end of the handshake.
 	Late
 )
 

@@ -13,8 +13,8 @@ import (
 // headerBytes is the length of a DNS header.
 const headerBytes = 12
 
-// UnpackRequest reads a request by the rules of CoreDNS's own listeners. A request of an opcode that no plugin takes is no
-// error, whatever follows its header: Chain.Resolve answers it with NOTIMP (RFC 1035, section 4.1.1).
+// UnpackRequest parses a request by the rules of CoreDNS's own listeners. A request with an opcode that is not implemented is
+// no error, even if the rest is malformed: Chain.Resolve answers it with NOTIMP (RFC 1035, section 4.1.1).
 func UnpackRequest(wire []byte) (*dns.Msg, error) {
 	request, err := dnsutil.UnpackRequest(wire)
 	if err == nil || len(wire) < headerBytes {
@@ -34,11 +34,11 @@ func UnpackRequest(wire []byte) (*dns.Msg, error) {
 	return request, nil
 }
 
-// implemented is true for the opcodes that reach the plugins.
+// implemented reports whether requests with an opcode are passed to the plugins.
 func implemented(opcode int) bool { return opcode == dns.OpcodeQuery || opcode == dns.OpcodeNotify }
 
-// ServeNext passes a request to the next plugin. A NOTIFY that no plugin answers, as `file` does not, has the rcode NOTIMP,
-// for the caller to write: without an answer the sender repeats it (RFC 1996, section 3.6).
+// ServeNext passes a request to the next plugin. If no plugin answers a NOTIFY (the plugin file does not), it returns NOTIMP
+// and the caller must write the answer: without one the sender would repeat the NOTIFY (RFC 1996, section 3.6).
 func ServeNext(ctx context.Context, name string, next plugin.Handler, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	if r.Opcode == dns.OpcodeQuery {
 		return plugin.NextOrFailure(name, next, ctx, w, r)
@@ -51,7 +51,7 @@ func ServeNext(ctx context.Context, name string, next plugin.Handler, w dns.Resp
 	return rcode, err
 }
 
-// watchedWriter records whether anything was written.
+// watchedWriter is a ResponseWriter that records whether an answer was written.
 type watchedWriter struct {
 	dns.ResponseWriter
 	written bool

@@ -6,13 +6,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// PaddingBlock is the block length for answers that RFC 8467, section 4.1 recommends.
+// PaddingBlock is the block length of answers, bytes (RFC 8467, section 4.1).
 const PaddingBlock = 468
 
-// WantsPadding says whether the answer to a query has to be padded, on an encrypted transport (RFC 7830, section 4).
+// WantsPadding reports whether the answer to a query must be padded on an encrypted transport (RFC 7830, section 4).
 func WantsPadding(query *dns.Msg) bool { return HasOption(query, dns.EDNS0PADDING) }
 
-// Pad fills m up to a multiple of PaddingBlock, in place of any padding that it has (RFC 8467, section 3).
+// Pad pads m to a multiple of PaddingBlock and replaces existing padding (RFC 8467, section 3).
 func Pad(m *dns.Msg) {
 	opt := m.IsEdns0()
 	if opt == nil {
@@ -22,13 +22,13 @@ func Pad(m *dns.Msg) {
 	opt.Option = slices.DeleteFunc(opt.Option, func(option dns.EDNS0) bool { return option.Option() == dns.EDNS0PADDING })
 	padding := new(dns.EDNS0_PADDING)
 	opt.Option = append(opt.Option, padding)
-	m.Compress = false // as CoreDNS sends messages that fit; the length below must be that of the wire
+	m.Compress = false // CoreDNS sends messages that fit without compression; the length below must be that on the wire
 	if length := m.Len(); length <= dns.MaxMsgSize-PaddingBlock {
 		padding.Padding = make([]byte, (PaddingBlock-length%PaddingBlock)%PaddingBlock)
 	}
 }
 
-// TwoOPTs says whether a message has more than the one OPT record it may have (RFC 6891, section 6.1.1).
+// TwoOPTs reports whether a message has more than one OPT record, which is an error (RFC 6891, section 6.1.1).
 func TwoOPTs(m *dns.Msg) bool {
 	n := 0
 	for _, record := range m.Extra {
@@ -39,8 +39,8 @@ func TwoOPTs(m *dns.Msg) bool {
 	return n > 1
 }
 
-// ClearReservedFlags clears the Z bits of a query's OPT record: CoreDNS copies the record into the answer, where they must be
-// zero (RFC 6891, section 6.1.4).
+// ClearReservedFlags clears the Z bits of a query's OPT record. CoreDNS copies the record into the answer, where these bits
+// must be zero (RFC 6891, section 6.1.4).
 func ClearReservedFlags(query *dns.Msg) {
 	const reserved = 1<<15 - 1 // all flags but DO
 	for _, record := range query.Extra {
@@ -50,12 +50,12 @@ func ClearReservedFlags(query *dns.Msg) {
 	}
 }
 
-// RemoveOPT makes m the answer to a query without EDNS (RFC 6891, section 7).
+// RemoveOPT removes the OPT record of an answer to a query without EDNS (RFC 6891, section 7).
 func RemoveOPT(m *dns.Msg) { m.Extra = slices.DeleteFunc(m.Extra, isOPT) }
 
 func isOPT(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT }
 
-// HasOption says whether a message carries an EDNS option.
+// HasOption reports whether a message has an EDNS option.
 func HasOption(m *dns.Msg, code uint16) bool {
 	opt := m.IsEdns0()
 	if opt == nil {

@@ -7,24 +7,25 @@ import (
 	"github.com/coredns/caddy"
 )
 
-// reload is what a CoreDNS instance that is being reloaded has for its successor. There is one reload at a time.
+// reload holds the sockets and ticket keys that the old CoreDNS instance passes to its successor during a reload. There is
+// one reload at a time. packets is nil if there is none.
 var reload struct {
 	sync.Mutex
 	packets map[string]*Listener
 	streams map[string]*net.TCPListener
 	tickets *TicketKeys
-	undo    []func() // ends what the successor has begun
+	undo    []func() // close what the successor has opened, if the reload fails
 }
 
-// Reloadable is a plugin's listeners.
+// Reloadable is implemented by the listeners of a plugin.
 type Reloadable interface {
-	// Offered are those that are open.
+	// Offered returns the open listeners.
 	Offered() ([]*Listener, []*net.TCPListener)
-	// Resume is called where the reload failed: the listeners are back.
+	// Resume is called after a failed reload, when the QUIC listeners serve again.
 	Resume() error
 }
 
-// OnReload makes c's instance hand over its sockets when it is reloaded, and its ticket keys.
+// OnReload registers listeners whose sockets c's instance passes to its successor in a reload, with the ticket keys.
 func OnReload(c *caddy.Controller, r Reloadable) {
 	keys := TicketKeysOf(c)
 	c.OnRestart(func() error {
@@ -44,7 +45,7 @@ func OnReload(c *caddy.Controller, r Reloadable) {
 		return nil
 	})
 	c.OnRestartFailed(func() error {
-		for _, undo := range withdraw() {
+		for _, undo := range endReload() {
 			undo()
 		}
 		packets, _ := r.Offered()
@@ -56,13 +57,13 @@ func OnReload(c *caddy.Controller, r Reloadable) {
 		return r.Resume()
 	})
 	c.OnShutdown(func() error {
-		withdraw()
+		endReload()
 		return nil
 	})
 }
 
-// withdraw ends a reload.
-func withdraw() []func() {
+// endReload clears the state of a reload. It returns the functions that undo the successor's start.
+func endReload() []func() {
 	reload.Lock()
 	defer reload.Unlock()
 	undo := reload.undo
@@ -70,7 +71,7 @@ func withdraw() []func() {
 	return undo
 }
 
-// IfReloadFails has undo called where this instance was to succeed another and did not.
+// IfReloadFails registers a function that is called if this instance is the successor in a reload and the reload fails.
 func IfReloadFails(undo func()) {
 	reload.Lock()
 	defer reload.Unlock()
@@ -79,7 +80,7 @@ func IfReloadFails(undo func()) {
 	}
 }
 
-// ListenTCP listens on an address, or on the socket of the instance that this one succeeds.
+// ListenTCP listens on an address. In a reload it duplicates the old instance's socket of that address.
 func ListenTCP(address string) (*net.TCPListener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -103,7 +104,7 @@ func ListenTCP(address string) (*net.TCPListener, error) {
 	return listener.(*net.TCPListener), nil
 }
 
-// listenAddress is how a listener on that address names it.
+// listenAddress returns the address as the Addr method of a listener on it formats it.
 func listenAddress(address *net.TCPAddr) string {
 	if address.IP == nil {
 		return (&net.TCPAddr{IP: net.IPv6unspecified, Port: address.Port}).String()
@@ -111,7 +112,8 @@ func listenAddress(address *net.TCPAddr) string {
 	return address.String()
 }
 
-// socketFor is a UDP socket, or the one of the listener that this one succeeds, which then serves no more.
+// socketFor returns a UDP socket for an address. In a reload it suspends the old instance's listener of that key and
+// duplicates its socket.
 func socketFor(key, address string) (net.PacketConn, error) {
 	reload.Lock()
 	predecessor := reload.packets[key]

@@ -14,7 +14,7 @@ const pluginName = "early"
 
 func init() { plugin.Register(pluginName, setup) }
 
-// server is the listener of one server block.
+// server is the DoQ listener of a server block.
 type server struct {
 	DoQServer
 	address  string
@@ -60,7 +60,7 @@ func setup(c *caddy.Controller) error {
 
 type claimsKey struct{}
 
-// Claim makes sure that no two server blocks want the same address for a listener of ours.
+// Claim returns an error if another server block has the same address for a plugin's listener.
 func Claim(c *caddy.Controller, listener, address string) error {
 	claims, ok := c.Get(claimsKey{}).(map[string]bool)
 	if !ok {
@@ -99,7 +99,7 @@ func (s *server) Offered() (packets []*Listener, streams []*net.TCPListener) {
 // Resume implements the Reloadable interface.
 func (s *server) Resume() error { return nil }
 
-// stop tells the clients and closes the socket.
+// stop closes the connections and the socket.
 func (s *server) stop() error {
 	if s.listener == nil {
 		return nil
@@ -107,7 +107,7 @@ func (s *server) stop() error {
 	return s.listener.Close()
 }
 
-// parseBlock reads the server block; no address is the form without a listener.
+// parseBlock parses the properties of a server block. address is empty without a listener.
 func parseBlock(c *caddy.Controller) (address string, options Options, err error) {
 	options = DefaultOptions
 	err = ParseProperties(c, func(property, value string) error {
@@ -124,7 +124,7 @@ func parseBlock(c *caddy.Controller) (address string, options Options, err error
 	return address, options, err
 }
 
-// CheckDoQAddress refuses port 53, which is not for DNS over QUIC (RFC 9250, section 4.1.1).
+// CheckDoQAddress returns an error for port 53, which must not be used for DNS over QUIC (RFC 9250, section 4.1.1).
 func CheckDoQAddress(address string) error {
 	if _, port, err := net.SplitHostPort(address); err == nil && (port == "53" || port == "domain") {
 		return errors.New("doq " + address + ": port 53 must not be used for DNS over QUIC (RFC 9250, section 4.1.1)")
@@ -132,7 +132,8 @@ func CheckDoQAddress(address string) error {
 	return nil
 }
 
-// ParseProperties reads a plugin's place in a server block, which is bare or has properties of one value each.
+// ParseProperties parses the directive of a plugin: its name, optionally with a block of properties with one value each. It
+// calls set for each property.
 func ParseProperties(c *caddy.Controller, set func(property, value string) error) error {
 	seen := map[string]bool{}
 	for i := 0; c.Next(); i++ {

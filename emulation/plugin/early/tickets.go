@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// keyAge is how long a key issues tickets; it accepts them twice as long (RFC 8446, section 4.6.1).
+	// keyAge is how long a key issues tickets. Tickets are accepted for at most 2 x keyAge after the key was created (RFC
+	// 8446, section 4.6.1).
 	keyAge = 6 * time.Hour
-	// maxUsed is how many used tickets are kept in mind per key, 16 bytes each and the map's overhead.
+	// maxUsed is the number of used tickets that are stored per key, 16 bytes each plus the overhead of the map.
 	maxUsed = 1 << 18
 )
 
-// TicketKeys is one set of session-ticket keys for many TLS configurations. Configurations are cloned before they are
-// used, and keys set later do not reach the clones; the callbacks do.
+// TicketKeys is one set of session-ticket keys for many TLS configurations. It works with callbacks in the configurations:
+// listeners clone their configuration, and clones do not see keys that are set later.
 //
-// It remembers which tickets have brought early data, for as long as their keys are accepted, so that early data is
-// accepted from each once (RFC 8446, section 8.1).
+// It stores the tickets that were used with early data while their keys are valid, so that early data of each ticket is
+// accepted once (RFC 8446, section 8.1).
 type TicketKeys struct {
 	config tls.Config
 	now    func() time.Time
@@ -31,7 +32,7 @@ type TicketKeys struct {
 	mu            sync.Mutex
 	keys          [][32]byte // the newest first
 	renewed       time.Time
-	used, usedOld map[[16]byte]struct{} // since the newest key, and since the one before
+	used, usedOld map[[16]byte]struct{} // used tickets since the newest key, and since the key before
 }
 
 type ticketsKey struct{}
@@ -42,7 +43,7 @@ func TicketKeysOf(c *caddy.Controller) *TicketKeys {
 		return keys
 	}
 	reload.Lock()
-	keys := reload.tickets // of the instance that this one succeeds: its tickets go on
+	keys := reload.tickets // of the old instance in a reload: its tickets stay valid
 	reload.Unlock()
 	if keys == nil {
 		keys = NewTicketKeys()
@@ -51,7 +52,7 @@ func TicketKeysOf(c *caddy.Controller) *TicketKeys {
 	return keys
 }
 
-// NewTicketKeys returns fresh keys.
+// NewTicketKeys returns new random keys.
 func NewTicketKeys() *TicketKeys {
 	keys := &TicketKeys{now: time.Now}
 	_, _ = rand.Read(keys.reset[:]) // never fails
@@ -59,7 +60,7 @@ func NewTicketKeys() *TicketKeys {
 	return keys
 }
 
-// Rotate replaces the keys: tickets issued before are refused from now on.
+// Rotate replaces all keys. Tickets issued before are refused.
 func (k *TicketKeys) Rotate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +69,7 @@ func (k *TicketKeys) Rotate() {
 	k.usedOld = nil
 }
 
-// renew puts a new key before the newest one; the mutex is held.
+// renew adds a new key and keeps the newest old one. The caller holds the mutex.
 func (k *TicketKeys) renew() {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
@@ -78,12 +79,12 @@ func (k *TicketKeys) renew() {
 	k.used, k.usedOld = map[[16]byte]struct{}{}, k.used
 }
 
-// Share makes config, and every clone of it, issue and accept tickets under these keys.
+// Share makes config and its clones issue and accept tickets with these keys.
 func (k *TicketKeys) Share(config *tls.Config) {
 	config.WrapSession = func(state tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
 		k.mu.Lock()
 		if age := k.now().Sub(k.renewed); age >= 2*keyAge {
-			k.keys = nil // nobody asked for a ticket for long: those before are too old as well
+			k.keys = nil // no ticket was issued for long: the newest key is too old as well
 			k.renew()
 		} else if age >= keyAge {
 			k.renew()
@@ -94,20 +95,20 @@ func (k *TicketKeys) Share(config *tls.Config) {
 	config.UnwrapSession = k.config.DecryptTicket
 }
 
-// Once makes config, which has a share in the keys, accept early data once from each ticket. Used again, a ticket still
-// resumes its session.
+// Once makes config, after Share, accept early data once from each ticket. A ticket that is used again still resumes its
+// session.
 func (k *TicketKeys) Once(config *tls.Config) {
 	config.UnwrapSession = func(ticket []byte, state tls.ConnectionState) (*tls.SessionState, error) {
 		session, err := k.config.DecryptTicket(ticket, state)
-		if session != nil && session.EarlyData && !k.use(ticket) {
+		if session != nil && session.EarlyData && !k.markUsed(ticket) {
 			session.EarlyData = false
 		}
 		return session, err
 	}
 }
 
-// use is true the first time a ticket is used; with too many in mind, never.
-func (k *TicketKeys) use(ticket []byte) bool {
+// markUsed records that a ticket was used. It returns false if the ticket was used before, or if maxUsed tickets are stored.
+func (k *TicketKeys) markUsed(ticket []byte) bool {
 	sum := sha256.Sum256(ticket)
 	hash := [16]byte(sum[:16])
 	k.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Early data that is sent again is not answered again, unless that is allowed.
+// With single_use on, replayed early data is not answered.
 func TestReplay(t *testing.T) {
 	for setting, want := range map[string]int32{"on": 1, "off": 2} {
 		s := start(t, "single_use "+setting)
@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 		if !conn.ConnectionState().Used0RTT {
 			t.Fatalf("single_use %s: the first use was refused", setting)
 		}
-		_ = conn.CloseWithError(0, "") // else the server takes the copy for the connection's own packets
+		_ = conn.CloseWithError(0, "") // else the server assigns the copies to the open connection
 		servertest.Eventually(t, "the server to forget the connection", func() bool {
 			relay.Replay(t)
 			time.Sleep(soon)
@@ -43,13 +43,13 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// pinned is a session cache that takes no newer ticket.
+// pinned is a session cache that ignores new tickets.
 type pinned struct{ ticket *tls.ClientSessionState }
 
 func (p pinned) Get(string) (*tls.ClientSessionState, bool) { return p.ticket, true }
 func (p pinned) Put(string, *tls.ClientSessionState)        {}
 
-// A ticket that has brought early data resumes its session, and brings none.
+// A ticket that was used with early data still resumes its session, but its early data is refused.
 func TestUsedTicket(t *testing.T) {
 	s := start(t, "")
 	c := s.Client()
@@ -75,22 +75,22 @@ func TestKeysAreRenewedAndForgetUsedTickets(t *testing.T) {
 	k := NewTicketKeys()
 	k.now = func() time.Time { return now }
 	k.renewed = now
-	if !k.use([]byte("ticket")) || k.use([]byte("ticket")) || !k.use([]byte("another")) {
+	if !k.markUsed([]byte("ticket")) || k.markUsed([]byte("ticket")) || !k.markUsed([]byte("another")) {
 		t.Error("a ticket is used not once")
 	}
 	k.renew()
-	if k.use([]byte("ticket")) {
+	if k.markUsed([]byte("ticket")) {
 		t.Error("forgotten while its key is still accepted")
 	}
 	k.renew()
-	if len(k.keys) != 2 || !k.use([]byte("ticket")) {
+	if len(k.keys) != 2 || !k.markUsed([]byte("ticket")) {
 		t.Error("kept in mind though its key is gone")
 	}
 	k.used = make(map[[16]byte]struct{}, maxUsed)
 	for i := range maxUsed {
 		k.used[[16]byte{byte(i), byte(i >> 8), byte(i >> 16)}] = struct{}{}
 	}
-	if k.use([]byte("one more")) {
+	if k.markUsed([]byte("one more")) {
 		t.Error("early data is accepted that could not be recognised again")
 	}
 }
@@ -100,6 +100,6 @@ func BenchmarkUse(b *testing.B) {
 	ticket := make([]byte, 1500)
 	for i := range b.N {
 		ticket[0], ticket[1], ticket[2] = byte(i), byte(i>>8), byte(i>>16)
-		k.use(ticket)
+		k.markUsed(ticket)
 	}
 }

@@ -14,14 +14,14 @@ import (
 
 type clientKey struct{}
 
-// peer is what is known of the far end of a connection.
+// peer holds what the server learns about the client of a connection from its packets.
 type peer struct {
-	quic.ClientInfo              // of its first packet
-	initials        atomic.Int32 // packets with parts of its hello
-	early           sync.Map     // the streams (quic.StreamID) that 0-RTT packets have begun
+	quic.ClientInfo              // from the first packet
+	initials        atomic.Int32 // Initial packets with CRYPTO frames
+	early           sync.Map     // streams (quic.StreamID) whose first byte arrived in a 0-RTT packet
 }
 
-// withClient keeps what the first packet of a connection said.
+// withClient adds a peer with the data of a connection's first packet to the context.
 func withClient(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	return context.WithValue(ctx, clientKey{}, &peer{ClientInfo: *info}), nil
 }
@@ -33,28 +33,28 @@ func clientOf(ctx context.Context) *peer {
 	return &peer{}
 }
 
-// AddressValidated says that the client's first packet had a token that proves its address. Until it is proved, a server
-// sends at most three times what it received (RFC 9000, section 8.1).
+// AddressValidated reports whether the client's first packet had a valid address-validation token. Without one, the server
+// first sends at most three times the bytes that it has received (RFC 9000, section 8.1).
 func (c *Conn) AddressValidated() bool { return clientOf(c.Context()).AddrVerified }
 
-// Initials is how many Initial packets have brought parts of the client's hello: two where its key share is a large one.
+// Initials returns the number of Initial packets with parts of the ClientHello, e.g. two with a post-quantum key share.
 func (c *Conn) Initials() int { return int(clientOf(c.Context()).initials.Load()) }
 
-// IsEarly says that a stream came as early data: a 0-RTT packet began it. That the handshake is complete by the time
-// anybody looks says nothing of it: where both ends are near, or this one is busy, its end is there at once.
+// IsEarly reports whether a stream arrived as early data, i.e. its first byte in a 0-RTT packet. IsComplete alone does not
+// answer this: with a short RTT or a busy server, the handshake may end before the stream is examined.
 func (c *Conn) IsEarly(id quic.StreamID) bool {
-	if !c.IsComplete() { // whatever came until now was early
+	if !c.IsComplete() { // all data so far is early data
 		return true
 	}
-	// The handshake completes with a later packet than those that are early: they have been seen.
+	// 0-RTT packets that arrived before the packet that completed the handshake have been processed.
 	_, early := clientOf(c.Context()).early.Load(id)
 	return early
 }
 
-// KeyShare names the group of the TLS key exchange; empty before it is chosen.
+// KeyShare returns the name of the group of the TLS key exchange; empty before it is chosen.
 func (c *Conn) KeyShare() string { return KeyShare(c.ConnectionState().TLS) }
 
-// KeyShare names the group of a TLS key exchange; empty where there was none.
+// KeyShare returns the name of the group of a TLS key exchange; empty without one.
 func KeyShare(state tls.ConnectionState) string {
 	if state.CurveID == 0 {
 		return ""
@@ -62,7 +62,7 @@ func KeyShare(state tls.ConnectionState) string {
 	return state.CurveID.String()
 }
 
-// watch makes the tracer of a new connection; where QLOGDIR is set, its qlog goes there too, as is quic-go's way.
+// watch returns the tracer of a new connection. If QLOGDIR is set, it also writes a qlog there, as quic-go does by default.
 func (p Protocol) watch(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
 	known := clientOf(ctx)
 	w := &packetWatch{known: known}
@@ -75,9 +75,9 @@ func (p Protocol) watch(ctx context.Context, isClient bool, id quic.ConnectionID
 	return w
 }
 
-// packetWatch counts the packets of the client's hello, notes the streams that came as early data, and reports every
-// NEW_TOKEN frame of a connection, and whether the session ticket was before it: quic-go puts both into one packet, in an
-// order that it draws. Where the client's acknowledgement is later than a probe timeout, it sends both again.
+// packetWatch is the tracer of a connection. It counts the packets of the ClientHello and records the streams that arrived as
+// early data. It reports every NEW_TOKEN frame, and whether the session ticket was sent before: quic-go puts both into one
+// packet in random order. Both are sent again if the client's acknowledgement takes longer than the probe timeout.
 type packetWatch struct {
 	known  *peer
 	sent   func(behindTicket bool) // nil: tokens are not reported
@@ -88,7 +88,7 @@ type packetWatch struct {
 // AddProducer implements the qlogwriter.Trace interface.
 func (w *packetWatch) AddProducer() qlogwriter.Recorder { return w }
 
-// SupportsSchemas implements the qlogwriter.Trace interface: events of HTTP/3 are not asked for.
+// SupportsSchemas implements the qlogwriter.Trace interface. It returns false: events of HTTP/3 are not needed.
 func (w *packetWatch) SupportsSchemas(string) bool { return false }
 
 // RecordEvent implements the qlogwriter.Recorder interface.
@@ -124,7 +124,7 @@ func (w *packetWatch) helloOrEarly(packet qlog.PacketReceived) {
 func (w *packetWatch) ticketOrToken(packet qlog.PacketSent) {
 	for _, frame := range packet.Frames {
 		switch frame.Frame.(type) {
-		case *qlog.CryptoFrame: // after the handshake, a server has nothing but tickets to say in them
+		case *qlog.CryptoFrame: // after the handshake, a server's CRYPTO frames carry only tickets
 			w.ticket = true
 		case *qlog.NewTokenFrame:
 			w.sent(w.ticket)

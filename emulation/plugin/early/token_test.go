@@ -8,8 +8,7 @@ import (
 	"github.com/quic-go/quic-go/qlogwriter"
 )
 
-// A token that is retransmitted is reported again: a client that ignored the first, since it had no ticket yet, keeps the
-// second.
+// A retransmitted token is reported again. A client that discarded the first one, because it had no ticket, stores the second.
 func TestRetransmittedTokenIsReported(t *testing.T) {
 	var reported []bool
 	watch := &packetWatch{known: &peer{}, sent: func(behindTicket bool) { reported = append(reported, behindTicket) }}
