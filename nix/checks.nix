@@ -1,4 +1,4 @@
-# `nix flake check`: every output builds, and the tests run on a copy of the tree. What wants KVM is in `nix run .#check`.
+# `nix flake check`: build every output, and run the tests on a copy of the tree. `nix run .#check` also runs the test with KVM.
 {
   go,
   lib,
@@ -33,7 +33,7 @@ in
     inherit (programs) command lab;
     inherit (python) library;
 
-    # The analysis notebooks run on the committed campaigns, cell by cell.
+    # Run the analysis notebooks on the committed campaigns, and compare the output of each cell.
     notebooks = inTree "notebooks" [ ] ''
       pytest -p no:cacheprovider --nbval $(find notebooks -name '*.ipynb' ! -name run_all.ipynb ! -name cluster.ipynb)
     '';
@@ -43,7 +43,7 @@ in
     inherit (go) server stub uml-link;
     inherit (programs) reproduce share test;
 
-    # setup/pinned.in says which versions these are: the tests without Nix, and `crosslayer doctor`, go by it.
+    # Compare the versions with setup/pinned.in, which the tests without Nix and `crosslayer doctor` use.
     versions = on sources.code "versions" [ ] "python nix/versions.py setup/pinned.in";
 
     # Format, vet, staticcheck and tests.
@@ -53,7 +53,7 @@ in
 
     format = on sources.code "format" [ format.nixfmt ] "nixfmt --check flake.nix nix/*.nix";
 
-    # The steps of `make lint` but Go's, which is in `go`.
+    # The steps of `make lint`, except that for Go, which is in `go`.
     lint =
       on sources.code "lint"
         [
@@ -71,7 +71,7 @@ in
         '';
   };
 
-  # `nix fmt`: Nix, Python and Go.
+  # `nix fmt`: format Nix, Python and Go.
   formatter = pkgs.treefmt.withConfig {
     name = "crosslayer-format";
     runtimeInputs = lib.attrValues format;

@@ -1,9 +1,9 @@
-# Everything the flake offers, for one system: an index of the files beside this one.
+# All outputs of the flake for one system, made by the other files of this folder.
 { pkgs, revision }:
 let
   inherit (pkgs) lib;
   inherit (pkgs.stdenv.hostPlatform) isLinux isx86_64;
-  # Linux measures; elsewhere there is the analysis. User-Mode Linux runs on x86-64 only.
+  # Only Linux can measure; other systems can analyse. User-Mode Linux runs on x86-64 only.
   onLinux = lib.optionalAttrs isLinux;
   onX86 = lib.optionalAttrs (isLinux && isx86_64);
 
@@ -76,7 +76,7 @@ in
       uml-link
       ;
     inherit (programs) share;
-    # Wants KVM, so it is in no `nix flake check`: `nix run .#check` builds it where there is one.
+    # Needs KVM, so `nix flake check` does not build it. `nix run .#check` builds it if the machine has KVM.
     vm-test = vmTest;
   }
   // onX86 { inherit kernel uml; };
@@ -86,7 +86,7 @@ in
     default = shell { measuring = isLinux; };
   }
   // onX86 {
-    # On the PATH, where a checkout's own comes first.
+    # Has the guest's kernel in PATH. A kernel in the checkout takes precedence.
     guest = shell {
       measuring = true;
       further = [ kernel ];

@@ -1,4 +1,4 @@
-# The Go module: its four programs, built without tests, and its tests, which are a check of their own.
+# The Go module: its four programs, built without tests, and a separate check with its tests.
 {
   lib,
   buildGo126Module,
@@ -15,8 +15,8 @@ let
         # After a change of go.mod: `go mod vendor` and `nix hash path vendor` in emulation/.
         # tests/unit/test_flake.py recomputes it without Nix.
         vendorHash = "sha256-inEW9nHbKOPAwzE6ddZBVDHkCiNadh6U2y0QvmvfH8I=";
-        overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # fetched once for all
-        # Static: one of them is the first process of a guest.
+        overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # same name for all programs: fetched only once
+        # Static: crosslayer-guest and crosslayer-uml-link are the first processes of guests.
         env.CGO_ENABLED = 0;
         doCheck = false;
       }

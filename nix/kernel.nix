@@ -1,4 +1,4 @@
-# The kernel of the guest that has the virtual clock (docs/reference/clocks.md); setup/guest builds it where there is no Nix.
+# Kernel of the guest for virtual time (docs/reference/clocks.md). Without Nix, setup/guest builds it.
 {
   lib,
   stdenv,
@@ -11,7 +11,7 @@
 let
   inherit (linuxKernel.kernels.linux_6_18) version src;
   parts = ../emulation/cmd/crosslayer-guest;
-  # What reading the virtual clock costs in virtual time, as in setup/guest.
+  # Virtual time that one read of the virtual clock takes, ns; the same value as in setup/guest.
   clockReadNs = 16;
   about = builtins.toJSON {
     inherit version;
@@ -33,11 +33,11 @@ stdenv.mkDerivation {
   ];
   strictDeps = true;
   enableParallelBuilding = true;
-  # A kernel sets its own flags.
+  # The kernel's build sets its own compiler flags.
   hardeningDisable = [ "all" ];
 
-  # The kernel's makefiles have a variable `src`. The patch is for a later kernel: where it does not apply, the guest is
-  # slower and otherwise the same.
+  # `unset src`: the kernel's makefiles use a variable of this name. The patch is for a later kernel. If it does not apply,
+  # the guest is slower, but otherwise the same.
   postPatch = ''
     patchShebangs scripts
     unset src

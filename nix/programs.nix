@@ -1,4 +1,4 @@
-# What is run: the `crosslayer` command and the programs behind `nix run`, with tools, files and variables around them.
+# The `crosslayer` command and the programs of `nix run`, with the tools, files and variables that they need.
 {
   go,
   lib,
@@ -14,11 +14,11 @@ let
   inherit (pkgs.stdenv.hostPlatform) isLinux;
   inherit (python) env;
 
-  # Programs by purpose, as tests/unit/test_flake.py compares them with what the code calls.
+  # Programs by purpose. tests/unit/test_flake.py compares them with the programs that the code calls.
   tools = lib.mapAttrs (_purpose: packages: map (name: pkgs.${name}) (lib.attrNames packages)) listed.tools;
   measuring = lib.optionals isLinux (tools.measuring ++ tools.looking);
 
-  # Laid out like a checkout, and used where there is none (lib/crosslayer/resources.py).
+  # Files for use without a checkout, with the same layout (lib/crosslayer/resources.py).
   share = pkgs.runCommand "crosslayer-share" { } ''
     mkdir --parents "$out"/{build,data,emulation}
     ln --symbolic ${sources.specifications}/sites "$out"
@@ -35,7 +35,7 @@ let
   '';
 
   variables = {
-    # The user's own must not come before the pinned: neither a kernel named python3, nor packages.
+    # The pinned environment takes precedence over the user's Jupyter kernel `python3` and packages.
     python = {
       JUPYTER_PREFER_ENV_PATH = "1";
       PYTHONNOUSERSITE = "1";
@@ -58,7 +58,8 @@ let
         # Headless Chromium has no text without a font.
         FONTCONFIG_FILE = "${pkgs.makeFontsConf { fontDirectories = [ pkgs.dejavu_fonts ]; }}";
       };
-    # netem for a kernel without it: built from source, so only the shell `uml` has it.
+    # A User-Mode Linux kernel with netem, for hosts without netem. It is built from source, so only the shells `guest` and
+    # `uml` have it.
     uml = {
       CROSSLAYER_UML = lib.getExe uml;
       CROSSLAYER_UML_MODULES = "${uml}/lib/modules";
@@ -66,7 +67,7 @@ let
     here = variables.python // (if isLinux then variables.measuring else variables.analysis);
   };
 
-  # Where nothing measures, there is no folder to prefix: makeWrapper takes the word after `:` for one.
+  # Without tools for measurement there is no folder to prefix. makeWrapper would take the next argument after `:` as a folder.
   wrapping =
     lib.optionals (measuring != [ ]) [
       "--prefix"
@@ -82,7 +83,7 @@ let
       ]) variables.here
     );
 
-  # papermill, with an output path where the user gives none.
+  # papermill with a default output path.
   papermill = writeShellApplication {
     name = "papermill";
     runtimeInputs = [ env ];
@@ -99,7 +100,7 @@ let
     writeShellApplication {
       name = "crosslayer-${name}";
       runtimeInputs = [
-        papermill # before the environment, whose own papermill it calls
+        papermill # precedes the environment, whose papermill it calls
         env
       ]
       ++ measuring;
@@ -147,14 +148,14 @@ in
     )
   );
 
-  # Options are JupyterLab's.
+  # Takes JupyterLab's options.
   lab = program "lab" (
     atWorkplace "Open the notebooks in JupyterLab" ''
       exec jupyter lab notebooks "$@"
     ''
   );
 
-  # Options are pytest's. Tests write beside themselves, so they get a copy of their own.
+  # Takes pytest's options. The tests write into their folder, so they run in a copy.
   test = program "test" {
     description = "Run the tests of this revision: unit, integration, notebooks";
     text = ''
@@ -168,7 +169,7 @@ in
     environment.TREE = "${sources.everything}";
   };
 
-  # Evaluation cannot ask whether the builder has KVM, so this does.
+  # Evaluation cannot determine whether the builder has KVM, so this program does.
   check = program "check" {
     description = "nix flake check and, where there is KVM, the virtual machine that measures";
     text = ''

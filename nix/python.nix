@@ -1,4 +1,4 @@
-# Python: the library, and the one environment it is used in. What nixpkgs calls each requirement is in packages.json.
+# Python: the library and its environment. packages.json has the name of each requirement in nixpkgs.
 {
   lib,
   listed,
@@ -11,7 +11,7 @@ let
   inherit (pkgs.stdenv.hostPlatform) isLinux;
   given = python313.pkgs;
 
-  # Not in nixpkgs: the wheels of requirements.lock.
+  # Packages that nixpkgs lacks: wheels of requirements.lock.
   own = lib.mapAttrs (
     pname: wheel:
     given.buildPythonPackage {
@@ -40,7 +40,7 @@ let
       )
     );
 
-  # The build compares what nixpkgs has with every range in pyproject.toml.
+  # The build checks the versions of nixpkgs against every range in pyproject.toml.
   library = given.buildPythonPackage {
     pname = "crosslayer";
     inherit (project) version;
@@ -50,7 +50,7 @@ let
     build-system = group "build";
     dependencies = group "runtime";
 
-    # The tests want the whole tree and the server: checks.nix runs them.
+    # The tests need the whole tree and the server, so checks.nix runs them.
     doCheck = false;
     pythonImportsCheck = [
       "crosslayer"

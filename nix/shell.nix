@@ -1,4 +1,4 @@
-# `nix develop`: everything a reader and a developer call, at the pinned versions. `.#analysis`: without what measures.
+# `nix develop`: all programs for readers and developers, in the pinned versions. `.#analysis` lacks those for measurement.
 {
   lib,
   pkgs,
@@ -15,7 +15,7 @@ let
 in
 pkgs.mkShellNoCC {
   packages = [
-    programs.papermill # before the environment, whose own papermill it calls
+    programs.papermill # precedes the environment, whose papermill it calls
     python.env
   ]
   ++ lib.optionals measuring (lib.concatLists (lib.attrValues programs.tools))
@@ -24,7 +24,7 @@ pkgs.mkShellNoCC {
   env = own.python // (if measuring then own.measuring else own.analysis) // variables;
 
   shellHook = ''
-    # In a checkout, also below its top, its own library counts; the host's packages count nowhere.
+    # In every folder of a checkout, Python uses the checkout's library. It never uses the host's packages.
     unset PYTHONHOME PYTHONPATH
     crosslayer_top=$PWD
     while [ "$crosslayer_top" != / ] && [ ! -d "$crosslayer_top/lib/crosslayer" ]; do

@@ -1,4 +1,4 @@
-# What each output is made from, and nothing else: a change elsewhere rebuilds nothing.
+# Source files of each output, and no others, so that a change of other files rebuilds nothing.
 { lib }:
 let
   inherit (lib) fileset;
@@ -48,7 +48,7 @@ in
     (fileset.fileFilter (file: file.hasExt "go") ../emulation)
   ];
 
-  # The Python distribution, with the files that travel in its wheel (setup/wheel.py).
+  # The Python distribution, with the files that its wheel contains (setup/wheel.py).
   library = from ../. [
     ../LICENSE
     ../README.md
@@ -60,7 +60,7 @@ in
     ../sites
   ];
 
-  # What the library reads besides itself, and what it is judged against; where a checkout has it.
+  # Files that the library reads, and published values for comparison, in the folders of a checkout.
   specifications = from ../. [
     ../data/published
     ../emulation/profiles.toml
@@ -68,16 +68,16 @@ in
     ../sites
   ];
 
-  # What a reader works on: notebooks, and the campaigns they analyse.
+  # Files for a reader: notebooks, and the campaigns that they analyse.
   workplace = from ../. [
     (fileset.maybeMissing ../data/raw)
     ../notebooks
   ];
 
-  # What the linters read.
+  # Files that the linters read.
   code = from ../. codeFiles;
 
-  # What the tests read: that, and 110 MB of campaigns, figures and notebooks.
+  # Files that the tests read: the same, and about 90 MB of campaigns, figures and notebooks.
   everything = from ../. (
     codeFiles
     ++ [

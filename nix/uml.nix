@@ -1,4 +1,4 @@
-# A User-Mode Linux kernel with netem, for machines whose own kernel has none. Everything it needs is built in.
+# User-Mode Linux kernel with netem, for machines whose kernel has no netem. All its drivers are built in.
 {
   lib,
   stdenv,
@@ -21,10 +21,10 @@ stdenv.mkDerivation {
   ];
   strictDeps = true;
   enableParallelBuilding = true;
-  # A kernel sets its own flags.
+  # The kernel's build sets its own compiler flags.
   hardeningDisable = [ "all" ];
 
-  # The kernel's makefiles have a variable of that name.
+  # `unset src`: the kernel's makefiles use a variable of this name.
   postPatch = ''
     patchShebangs scripts
     unset src
@@ -49,7 +49,7 @@ stdenv.mkDerivation {
 
   buildFlags = [ "linux" ];
 
-  # The library asks for a folder of modules and their dependencies: there are none.
+  # crosslayer requires a folder of modules and their dependencies. There are no modules, so the file is empty.
   installPhase = ''
     runHook preInstall
     install -D linux "$out/bin/linux.uml"

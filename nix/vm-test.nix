@@ -1,5 +1,5 @@
-# A machine with sch_netem is used by an ordinary user as the README says, without network: a smoke campaign in Chromium
-# by `reproduce`, a client of the user's own on a link, and BIND and Knot Resolver found by `discover`.
+# Test in a virtual machine with sch_netem and without network, as an ordinary user with the README's commands: a smoke campaign
+# in Chromium by `reproduce`, curl on a link, and BIND and Knot Resolver found by `discover`.
 {
   command,
   env,
@@ -12,7 +12,7 @@ testers.runNixOSTest {
   nodes.machine =
     { pkgs, ... }:
     {
-      # An ordinary user's namespace cannot load modules.
+      # A process in a user namespace cannot load kernel modules.
       boot.kernelModules = [
         "bridge"
         "sch_netem"
@@ -39,7 +39,7 @@ testers.runNixOSTest {
     machine.wait_for_unit("multi-user.target")
     print(as_reviewer("crosslayer doctor"))
 
-    # curl is found at /run/current-system, which the private namespaces keep.
+    # The private namespaces contain /run/current-system, which has curl.
     page = as_reviewer('crosslayer link dsl -- curl --silent --cacert "\\$CROSSLAYER_CA" https://www.example.org/')
     assert "</html>" in page.lower(), page
 

@@ -1,6 +1,6 @@
-"""Uninstall what the named packages do not need: `python setup/keep_packages.py crosslayer pycurl`.
+"""Uninstall all packages that the named ones do not need: `python setup/keep_packages.py crosslayer pycurl`.
 
-The image needs what measures and analyses, and none of the tools of development (Containerfile).
+The image needs the packages for measurement and analysis, and no development tools (Containerfile).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 
 def needed(names: list[str]) -> set[str]:
-    """The packages and all that they require, extras included."""
+    """Names of the packages and of all their requirements, including those of extras."""
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [Requirement(name) for name in names]
     while waiting:

@@ -1,10 +1,10 @@
-"""Write what the project is made of as CycloneDX 1.6: `make sbom`. The standard library only.
+"""Write the software bill of materials in CycloneDX 1.6: `make sbom`. It uses only the standard library.
 
-    build/sbom/setup.cdx.json   the way in without Nix: requirements.lock, setup/go.lock, go.mod, Debian's packages
-    build/sbom/nix.cdx.json     nix develop: the pinned nixpkgs, the versions it is taken to have, go.mod
+    build/sbom/setup.cdx.json   set-up without Nix: requirements.lock, setup/go.lock, go.mod, Debian packages
+    build/sbom/nix.cdx.json     nix develop: the pinned nixpkgs, versions of setup/pinned.in, nix/packages.json, go.mod
 
-Every component has the hash it is pinned by, where it is pinned by one, and its licence, where the environment or the
-module cache tells it. The same tree gives the same bytes: no time and no serial number.
+A component has a hash if it is pinned by one, and a licence if the environment or Go's module cache has it. The
+documents have no time and no serial number, so the same tree gives the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 ROOT = Path(__file__).parents[1]
-_LICENCES = {  # words that stand in no other text
+_LICENCES = {  # patterns; the first that matches determines the licence
     "Apache-2.0": r"Apache License\s+Version 2\.0",
     "MPL-2.0": r"Mozilla Public License,? (?:Version|version|v\.) ?2\.0",
     "MIT": r"Permission is hereby granted, free of charge",
@@ -36,7 +36,7 @@ Component = dict[str, Any]
 
 
 def python_packages(lock: Path) -> Iterator[Component]:
-    """Every version in a lock of pip, with the hashes of its files."""
+    """Every package of a pip lock file, with the hashes of its files."""
     for entry in re.split(r"\n(?=\S)", lock.read_text(encoding="utf-8")):
         if match := re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)", entry):
             name, version = match[1], match[2]
@@ -45,7 +45,7 @@ def python_packages(lock: Path) -> Iterator[Component]:
 
 
 def python_licence(name: str, version: str) -> str | None:
-    """What an installed package of that version says of itself."""
+    """Licence in the metadata of an installed package; None if it is not installed in this version."""
     try:
         about = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
@@ -60,7 +60,7 @@ def python_licence(name: str, version: str) -> str | None:
 
 
 def go_modules() -> Iterator[Component]:
-    """Every module of go.mod, with the hash of go.sum."""
+    """Every module of go.mod, with its hash from go.sum."""
     module = ROOT / "emulation"
     sums = {
         (name, version): digest
@@ -70,12 +70,12 @@ def go_modules() -> Iterator[Component]:
     for name, version in re.findall(r"^\t(\S+) (v\S+)", (module / "go.mod").read_text(encoding="utf-8"), re.MULTILINE):
         digest = sums[name, version].removeprefix("h1:")
         module = component("golang", name, version, licence=go_licence(cache, name, version))
-        # Of a list of the files' hashes, not of one file: the name CycloneDX has for that is a property.
+        # Go's hash is that of a list of files' hashes. CycloneDX has no hash type for this, so it is a property.
         yield module | {"properties": [{"name": "go:h1", "value": base64.b64decode(digest).hex()}]}
 
 
 def module_cache() -> Path | None:
-    """Where Go keeps the modules it has fetched; None without a Go."""
+    """Folder of Go's module cache; None without Go."""
     try:
         go = subprocess.run([ROOT / "setup" / "go"], capture_output=True, text=True, check=True).stdout.strip()
         return Path(
@@ -86,7 +86,7 @@ def module_cache() -> Path | None:
 
 
 def go_licence(cache: Path | None, name: str, version: str) -> str | None:
-    """By the words of the licence in the module cache, where it has the module."""
+    """Licence of a module by the text in the module cache; None without the module or without a matching pattern."""
     escaped = re.sub(r"[A-Z]", lambda upper: f"!{upper[0].lower()}", f"{name}@{version}")
     texts = sorted((cache / escaped).glob("[Ll][Ii][Cc][Ee][Nn][CcSs][Ee]*")) if cache else []
     texts += sorted((cache / escaped).glob("COPYING*")) if cache else []
@@ -95,9 +95,9 @@ def go_licence(cache: Path | None, name: str, version: str) -> str | None:
 
 
 def debian_packages() -> Iterator[Component]:
-    """What setup/system-packages asks apt for; the archive's signature stands for it, no hash of ours."""
+    """Packages that setup/system-packages installs. They have no hash: apt checks the signature of the archive."""
     script = (ROOT / "setup" / "system-packages").read_text(encoding="utf-8")
-    query = shutil.which("dpkg-query")  # on other systems than Debian's, what would be installed has no version
+    query = shutil.which("dpkg-query")  # other systems than Debian have none, so versions are unknown there
     for name in sorted(set(re.findall(r"\bneed ([a-z][a-z0-9.+-]+) ", script))):
         version = None
         if query:
@@ -107,7 +107,7 @@ def debian_packages() -> Iterator[Component]:
 
 
 def nix_packages() -> Iterator[Component]:
-    """The pinned nixpkgs by its hash, and what is taken of it."""
+    """The pinned nixpkgs with its hash, and the packages that are used from it."""
     listed = json.loads((ROOT / "nix" / "packages.json").read_text(encoding="utf-8"))
     pinned = json.loads((ROOT / "flake.lock").read_text(encoding="utf-8"))["nodes"]["nixpkgs"]["locked"]
     hashes = [{"alg": "SHA-256", "content": base64.b64decode(pinned["narHash"].removeprefix("sha256-")).hex()}]
@@ -126,12 +126,12 @@ def nix_packages() -> Iterator[Component]:
 
 
 def versions(lock: Path) -> list[tuple[str, str]]:
-    """Names and versions of a list of requirements."""
+    """Names and versions in a list of requirements."""
     return re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def vendored() -> Iterator[Component]:
-    """Files of others that are committed."""
+    """Committed files of third parties."""
     for file in sorted((ROOT / "sites").glob("*/vendor/*.js")):
         hashes = [{"alg": "SHA-256", "content": sha256(file.read_bytes()).hexdigest()}]
         path = str(file.relative_to(ROOT))
@@ -148,7 +148,7 @@ def component(
     kind: str, name: str, version: str | None, *, namespace: str = "", licence: str | None = None,
     hashes: list[dict[str, str]] | None = None,
 ) -> Component:  # fmt: skip
-    """A component with its package URL."""
+    """CycloneDX component with its package URL."""
     purl = f"pkg:{kind}/{namespace + '/' if namespace else ''}{quote(name, safe='/')}"
     purl += f"@{quote(version, safe='')}" if version else ""
     result: Component = {"type": "library", "bom-ref": purl, "name": name, "purl": purl}
@@ -158,7 +158,7 @@ def component(
 
 
 def document(components: list[Component]) -> dict[str, Any]:
-    """The whole, its components in order and each once."""
+    """CycloneDX document: components sorted by reference, without duplicates."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     about = component("pypi", project["name"], project["version"], licence=project["license"])
     each = {one["bom-ref"]: one for one in components}
@@ -173,7 +173,7 @@ def document(components: list[Component]) -> dict[str, Any]:
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Both ways in, by the name of their file."""
+    """Documents for set-up without Nix (`setup`) and with Nix (`nix`), by the stem of their file name."""
     setup = ROOT / "setup"
     shared = [*go_modules(), *vendored()]
     without = [*python_packages(ROOT / "requirements.lock"), *python_packages(setup / "go.lock"), *debian_packages()]
@@ -181,7 +181,7 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Write both, and say how many components there are under which licence."""
+    """Write both documents, and print the number of components by licence."""
     folder = ROOT / "build" / "sbom"
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in documents().items():

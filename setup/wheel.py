@@ -1,7 +1,7 @@
-"""Build hook of the wheel: the files that measuring and analysis read travel in it, below `crosslayer/share`.
+"""Build hook that adds the files for measurement and analysis to the wheel, in `crosslayer/share`.
 
-They are laid out like a checkout (lib/crosslayer/resources.py). The Go programs are not among them, since they differ
-from machine to machine: their sources are, and `crosslayer setup` builds them.
+The files have the same layout as in a checkout (lib/crosslayer/resources.py). The wheel has the sources of the Go
+programs instead of the programs, which differ between machines; `crosslayer setup` builds them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PATTERNS = (
     "sites/**/*",
 )
 LEFT_OUT = ("*_test.go", "*/_make/*", "*/make.py", "*.pyc")
-"""Tests, and what makes the files of pages and traces."""
+"""Tests, and programs that generate the files of pages and traces."""
 
 
 def shared_files(root: Path) -> Iterator[Path]:
-    """Every file of a checkout that travels in the wheel, relative to the checkout."""
+    """Every file of a checkout that the wheel contains, relative to the checkout."""
     for pattern in PATTERNS:
         for path in sorted(root.glob(pattern)):
             if path.is_file() and not any(path.match(left_out) for left_out in LEFT_OUT):
@@ -37,12 +37,12 @@ def shared_files(root: Path) -> Iterator[Path]:
 
 
 class SharedFiles(BuildHookInterface[Any]):
-    """Adds the shared files to a wheel; an editable installation reads them in its checkout."""
+    """Hook that adds the shared files to a wheel. An editable installation reads them from its checkout instead."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called by Hatchling before it builds; `version` is `standard` or `editable`."""
+        """Add the files. Hatchling calls this before it builds; `version` is `standard` or `editable`."""
         if version == "standard":
             root = Path(self.root)
             build_data["force_include"] |= {str(root / path): f"crosslayer/share/{path}" for path in shared_files(root)}
