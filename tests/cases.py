@@ -1,6 +1,6 @@
-"""Inputs and peers that once were handled wrongly. `python -m tests.cases` prints each with its tests.
+"""Inputs and peers that an earlier version handled wrongly, each with the tests that detect the fault.
 
-With numbers as arguments, it prints the commands that run the tests of these cases.
+`python -m tests.cases` prints the table. With case numbers as arguments, it prints the commands that run their tests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BAD_CALL = "test_cli.test_a_bad_call_is_one_line_that_says_what_to_do"
 
 CASES: dict[int, tuple[str, list[str]]] = {
     1: ("initiator that is empty or a URL: init_string", [_PAGE, _HINTS]),
-    2: ("null where a hint belongs: time_null pages_null headers_null mime_null no_pagetimings", [_PAGE, _HINTS]),
+    2: ("hints that are null or missing: time_null pages_null headers_null mime_null no_pagetimings", [_PAGE, _HINTS]),
     3: (
         "escapes in paths: pct_one pct_slash path_space_quote",
         [_PAGE, _LOADED, "test_har_cases.test_paths_have_one_form", "coalesce.TestPathsWithEscapes"],
@@ -32,31 +32,31 @@ CASES: dict[int, tuple[str, list[str]]] = {
         [_PAGE, _LOADED],
     ),
     5: ("empty bodies: empty_js empty_css204 empty_doc_body", [_PAGE, _LOADED, _WEIGHT]),
-    6: ("picture larger compressed than decoded: gz_tiny", [_WEIGHT, _LOADED]),
-    7: ("body cut by the recorder: truncated_text", [_WEIGHT, _REPORTED, _LOADED]),
+    6: ("image that is larger with compression than without: gz_tiny", [_WEIGHT, _LOADED]),
+    7: ("body truncated by the recorder: truncated_text", [_WEIGHT, _REPORTED, _LOADED]),
     8: (
-        "compressed without a header",
+        "compressed body without a Content-Encoding header",
         ["test_har_cases.test_an_unlabelled_compressed_text_is_compressed_to_its_weight"],
     ),
-    9: ("warm cache: bodysize_on_cached memory_cache", [_WEIGHT, _REPORTED, _LOADED]),
-    10: ("ports and schemes of one host: ports scheme", [_PAGE, _REPORTED, _LOADED]),
+    9: ("recording with a warm cache: bodysize_on_cached memory_cache", [_WEIGHT, _REPORTED, _LOADED]),
+    10: ("several ports or schemes of one host: ports scheme", [_PAGE, _REPORTED, _LOADED]),
     11: (
-        "several pages: two_pages pages_swapped placeholder placeholder_onload two_docs_login",
+        "several pages in one recording: two_pages pages_swapped placeholder placeholder_onload two_docs_login",
         [_PAGE, _SEVERAL_PAGES],
     ),
-    12: ("hosts that are no names: localhost ipv4 ipv6 idn_unicode trailing_dot", [_PAGE, _REPORTED, _LOADED]),
+    12: ("unusual host names, addresses: localhost ipv4 ipv6 idn_unicode trailing_dot", [_PAGE, _REPORTED, _LOADED]),
     13: ("media types of documents: mime_upper xhtml", [_PAGE, _LOADED]),
     14: ("charsets: latin1 sjis_b64", [_PAGE, "test_har_cases.test_other_charsets_keep_their_bytes", _LOADED]),
-    15: ("integrity of rewritten scripts: sri_rewritten", [_REPORTED, _LOADED]),
-    16: ("times with and without zone: naive_mixed naive_pages", [_PAGE]),
-    17: ("301 hosts", ["test_har_cases.test_a_load_of_too_many_hosts_is_refused"]),
-    18: ("encodings of the file: utf16 gz.har.gz bom", [_PAGE]),
+    15: ("integrity attributes of rewritten scripts: sri_rewritten", [_REPORTED, _LOADED]),
+    16: ("times with and without a time zone: naive_mixed naive_pages", [_PAGE]),
+    17: ("recording with 304 host names", ["test_har_cases.test_a_load_of_too_many_hosts_is_refused"]),
+    18: ("encodings of the recording: utf16 gz.har.gz bom", [_PAGE]),
     19: (
-        "names in saved folders",
+        "file names in folders of saved pages",
         ["test_kept_pages.test_files_of_a_saved_page_are_located_whatever_their_names"],
     ),
     20: (
-        "what is no folder or no whole archive",
+        "file instead of a folder, ARC file, archive in one gzip member, truncated archive",
         [
             "test_kept_pages.test_what_is_no_folder_is_refused_with_the_reason",
             "test_kept_pages.test_an_arc_is_called_one",
@@ -71,7 +71,7 @@ CASES: dict[int, tuple[str, list[str]]] = {
             "test_har_cases.test_a_page_of_three_hosts_is_measured_in_both_browsers",
         ],
     ),
-    22: ("POST alone: post_only", [_REFUSED]),
+    22: ("recording with only a POST request: post_only", [_REFUSED]),
     23: (
         "resource that fails or is missing",
         [
@@ -80,11 +80,14 @@ CASES: dict[int, tuple[str, list[str]]] = {
             "test_conditions.test_a_load_that_lacks_a_resource_is_an_error_with_the_reason",
         ],
     ),
-    24: ("JSON in terms of JSON", ["test_decode.test_json_is_refused_in_terms_of_json"]),
-    25: ("Mahimahi line of 21 digits", ["test_traces.test_a_file_that_is_not_mahimahis_is_refused_with_its_line"]),
+    24: ("wrong types in JSON files, reported in terms of JSON", ["test_decode.test_json_is_refused_in_terms_of_json"]),
+    25: (
+        "line of 21 digits in a Mahimahi trace",
+        ["test_traces.test_a_file_that_is_not_mahimahis_is_refused_with_its_line"],
+    ),
     26: ("RTT and rate that tc refuses", ["test_links.test_what_tc_cannot_take_is_refused_by_its_key"]),
     27: (
-        "capture without directions",
+        "capture without packet directions",
         [
             "test_packets.test_a_capture_without_directions_has_the_client_that_begins",
             "test_packets.test_a_capture_without_directions_and_beginnings_is_refused",
@@ -92,12 +95,12 @@ CASES: dict[int, tuple[str, list[str]]] = {
     ),
     28: ("UPDATE and STATUS over DoQ", ["early.TestOtherOpcodesAreNotImplemented"]),
     29: (
-        "NOTIFY to every listener",
+        "NOTIFY on every listener",
         ["coalesce.TestOtherOpcodesAreNotImplemented", "early.TestOtherOpcodesAreNotImplemented"],
     ),
     30: ("upstream that resets a stream", ["stub.TestStreamThatIsResetIsAskedOnceMore"]),
     31: (
-        "streams that a client stops",
+        "answers that a client cancels",
         [
             "early.TestStoppedStreamsEnd",
             "coalesce.TestStoppedStreamsOfHTTP3End",
@@ -105,30 +108,30 @@ CASES: dict[int, tuple[str, list[str]]] = {
             "stub.TestRequestsThatBrowsersCancelEnd",
         ],
     ),
-    32: ("windows of HTTP/2 that overflow", ["stub.TestHTTPClientThatLocksItself"]),
+    32: ("overflow of an HTTP/2 flow-control window", ["stub.TestHTTPClientThatLocksItself"]),
     33: (
-        "protocol errors as early data",
+        "protocol errors in early data, connections above the limit",
         [
             "early.TestProtocolErrorsOfEarlyData",
             "early.TestOtherOpcodesAsEarlyData",
             "early.TestTooManyConnectionsGetAReason",
         ],
     ),
-    34: ("signed queries over UDP and TCP", ["coalesce.TestAnswersAreSigned"]),
-    35: ("key of ECH that is no configuration", ["coalesce.TestEncryptedHellosAreOpened"]),
+    34: ("queries with a TSIG signature over UDP, TCP and TLS", ["coalesce.TestAnswersAreSigned"]),
+    35: ("invalid ECH key or configuration", ["coalesce.TestEncryptedHellosAreOpened"]),
     36: (
-        "RSA 1024, CA as leaf",
+        "server certificate with RSA 1024, server certificate of a CA",
         ["test_dns_policy.test_one_policy_for_certificates", "stub.TestOnePolicyForCertificates"],
     ),
     37: (
-        "answers about another name, loops of CNAME",
+        "answers about another name, CNAME loops",
         [
             "test_dns_policy.test_answers_are_about_the_question",
             "test_dns_message.test_the_answer_section_is_about_the_question",
         ],
     ),
     38: (
-        "gzip over DoH, many header fields, reserved flags, long control lines, output of libraries",
+        "gzip over DoH, many header fields, reserved EDNS flags, long control lines, messages printed by libraries",
         [
             "test_dns_policy.test_a_response_with_a_content_encoding_is_named",
             "test_dns_policy.test_header_fields_over_doh3_are_bounded",
@@ -139,27 +142,27 @@ CASES: dict[int, tuple[str, list[str]]] = {
         ],
     ),
     39: ("thousands of queries in flight", ["stub.TestMemoryOfQueriesInFlight"]),
-    40: ("wedged QUIC upstream", ["stub.TestWedgedConnectionOfQUIC"]),
+    40: ("QUIC upstream that acknowledges packets but does not answer", ["stub.TestWedgedConnectionOfQUIC"]),
     41: (
         "server killed before the first round",
         ["test_first_round.test_a_server_that_is_killed_before_the_first_round"],
     ),
     42: (
-        "scheduler that dies, one testbed",
+        "killed processes of a cluster, cluster with one testbed left",
         [
             "test_cluster_dies.test_whatever_is_killed_every_round_is_there_once",
             "test_cluster_uneven.test_a_worker_that_is_frozen_before_the_start_is_left_behind",
         ],
     ),
     43: (
-        "dataset without its store",
+        "dataset without its store, or with more data than its store",
         [
             "test_store.test_a_dataset_without_its_store_is_not_overwritten",
             "test_store.test_a_dataset_with_more_than_its_store_is_not_overwritten",
             "test_store.test_a_folder_of_something_else_is_not_overwritten",
         ],
     ),
-    44: ("worker of another commit or without a kernel", [_UNEVEN]),
+    44: ("worker of another commit or browser, without a guest kernel, or with failing rounds", [_UNEVEN]),
     45: ("frozen worker", ["test_cluster_uneven.test_a_worker_that_is_frozen_before_the_start_is_left_behind"]),
     46: (
         "PATH without system folders",
@@ -169,11 +172,11 @@ CASES: dict[int, tuple[str, list[str]]] = {
         ],
     ),
     47: (
-        "worker of another commit that is allowed",
+        "worker of another commit, allowed by the plan",
         ["test_cluster_uneven.test_a_worker_of_another_commit_is_taken_where_the_plan_says_so_and_recorded"],
     ),
     48: (
-        "no sbatch, a scheduler file that is none, folders for files, a full output",
+        "missing sbatch, invalid scheduler file, file instead of a folder and vice versa, full output device",
         [
             "test_cluster_ssh.test_slurm_without_its_command_is_one_sentence",
             "test_cluster_ssh.test_a_scheduler_file_that_is_none_is_one_sentence",
@@ -182,18 +185,21 @@ CASES: dict[int, tuple[str, list[str]]] = {
             "test_cli.test_an_output_that_takes_nothing_is_one_line",
         ],
     ),
-    49: ("table that is counted and missing", ["test_dataset.test_a_table_that_is_counted_and_not_there_is_named"]),
+    49: (
+        "table that is missing but counted in campaign.json",
+        ["test_dataset.test_a_table_that_is_counted_and_not_there_is_named"],
+    ),
     50: (
-        "folder removed, store damaged",
+        "campaign folder removed, store damaged",
         [
             "test_store.test_a_folder_that_is_removed_meanwhile_has_its_rounds_again",
             "test_store.test_a_file_that_is_cut_off_meanwhile_is_reported",
             "test_store.test_a_damaged_store_is_not_called_safe",
         ],
     ),
-    51: ("options without a meaning", [_DOOR, _BAD_CALL]),
+    51: ("options without effect, invalid arguments", [_DOOR, _BAD_CALL]),
     52: (
-        "open files, full disk, links that are no file",
+        "low limit of open files, full disk, missing file of links",
         [
             "test_cli.test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces",
             "test_store.test_a_disk_that_is_still_full_is_named_again",
@@ -201,22 +207,25 @@ CASES: dict[int, tuple[str, list[str]]] = {
         ],
     ),
     53: (
-        "cluster on the loopback",
+        "SSH cluster on a loopback address",
         [
             "test_cluster_ssh.test_a_cluster_on_the_loopback_listens_nowhere_else",
             "test_cluster_ssh.test_the_address_that_is_named_is_listened_on",
         ],
     ),
-    54: ("SSH without host key or key, another port", ["test_cluster_ssh.test_what_is_missing_of_ssh_has_its_step"]),
+    54: (
+        "SSH without a trusted host key or without a private key",
+        ["test_cluster_ssh.test_what_is_missing_of_ssh_has_its_step"],
+    ),
     55: (
-        "NO_COLOR, a missing dataset",
+        "NO_COLOR, missing dataset",
         [
             "test_cli.test_colours_are_for_terminals_without_no_color",
             "test_cli.test_a_missing_dataset_is_named_before_a_chart_library_is_imported",
         ],
     ),
 }
-"""Cases by number: a title, in which words are recordings of `tests/data/har`, and the tests that detect the fault."""
+"""Cases by number: title and tests that detect the fault. Words after a colon are recordings in `tests/data/har`."""
 
 
 def command(test: str) -> str:
@@ -228,7 +237,7 @@ def command(test: str) -> str:
 
 
 def main(numbers: list[str]) -> None:
-    """Print the table, or with numbers the commands of the tests of these cases, each once."""
+    """Print the table; with numbers, print the command of each test of these cases once."""
     if numbers:
         print("\n".join(dict.fromkeys(command(test) for number in numbers for test in CASES[int(number)][1])))
         return
