@@ -1,7 +1,7 @@
 """Statistics of observations: functions from frames to frames, without clock, network and named files.
 
 - `rows`: valid rows of the tables
-- `combinations`: PLTs from DNS exchanges and page loads
+- `metrics.combinations`: PLTs from DNS exchanges and page loads
 - `lookups`: lookups of several transports as series
 - `paced`: queries at a fixed rate, their means and variances
 - `grouping`: groups of frames of any size
