@@ -473,9 +473,15 @@ def test_what_a_broken_record_costs_is_reported_and_what_ech_does() -> None:
     assert len(frame.filter(source="measured")) == len(KINDS)
     assert frame.filter(source="measured", condition="alias-loop")["loads"].to_list() == [ROUNDS]
     verdict = answer("https-records", https_records(0.5))
-    assert "is malformed, wrong or missing (SERVFAIL, no answer). The page loads over HTTP/2 in 13, " in verdict
+    assert (
+        "is malformed or wrong, or its lookup fails (SERVFAIL, no answer). The page loads over HTTP/2 in 13, "
+        in verdict
+    )
     assert "over HTTP/3 in 1 (wrong address hint), not at all in 1 (alias loop)." in verdict
-    assert "the response starts at most 0.50 RTT later than without a record (no answer on 4G)" in verdict
+    assert (
+        "at most 0.50 RTT later than for a name that has no HTTPS record. The maximum is that of no answer on 4G."
+        in verdict
+    )
     assert re.search(r"First visit: 0\.00 RTT \(over HTTP/3\)", verdict)
     assert re.search(r"Second visit with early data: 0\.00 RTT \(over HTTP/3, early data\)", verdict)
     assert re.search(r"after the server replaced its ECH key: 1\.00 RTT", verdict)

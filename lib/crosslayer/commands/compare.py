@@ -31,7 +31,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "everything",
     is_flag=True,
     help="Also measure each resolver's other addresses, DoTCP, resumed connections, early data, and a query after 20 s "
-    "without traffic (--idle 20s). Sends three to four times as many queries.",
+    "without traffic (--idle 20s). Sends two to six times as many queries.",
 )
 @click.option(
     "--idle",

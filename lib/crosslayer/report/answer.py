@@ -266,7 +266,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
+    missing = f" Only in virtual time: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
@@ -345,7 +345,9 @@ def as_markdown(whole: Whole) -> str:
     """The answer as Markdown for the README."""
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
-    headlines = ["The paper's headlines (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
+    headlines = (
+        ["The paper's headlines on page load times (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
+    )
     table = [f"| {' | '.join(row)} |" for row in whole.increases]
     table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]
     texts = ["\n".join(points), "\n".join(table), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]

@@ -127,8 +127,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
         listed = f" ({'; '.join(names)})" if len(names) <= _MOST_NAMES else ""
         outcomes.append(f"{how} in {len(names)}{listed}")
     verdict = (
-        f"In {len(broken)} cases, the HTTPS record is malformed, wrong or missing (SERVFAIL, no answer). The page "
-        f"loads {', '.join(outcomes)}."
+        f"In {len(broken)} cases, the HTTPS record is malformed or wrong, or its lookup fails (SERVFAIL, no answer). "
+        f"The page loads {', '.join(outcomes)}."
     )
     none = shown.filter(condition="none").select("link", none="median")
     later = (
@@ -141,8 +141,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
     if later.height:
         most = later.row(-1, named=True)
         verdict += (
-            f" If the page loads, the response starts at most {round(most['later'], 2) + 0.0:.2f} RTT later than "
-            f"without a record ({most['about']} on {link_title(most['link'])})."
+            f" If the page loads, its response starts at most {round(most['later'], 2) + 0.0:.2f} RTT later than for a "
+            f"name that has no HTTPS record. The maximum is that of {most['about']} on {link_title(most['link'])}."
         )
     ech_costs = []
     for condition, (_base, where) in _ECH_COSTS.items():
