@@ -72,7 +72,7 @@ class FinishedRound:
 
 
 _STEP_NS = 1_000_000
-"""Change of Unix time against the monotonic clock beyond which the clock was set, ns; slewing changes both alike."""
+"""If Unix time minus the monotonic clock changes by more than this, ns, Unix time was set. Slewing changes both."""
 _READINGS = 5
 _ROUND_ATTEMPTS = 3
 

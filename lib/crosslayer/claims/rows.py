@@ -29,7 +29,7 @@ VALID_LOAD = (
     & (pl.col("role") == Role.MEASURED)
     & ((pl.col("h3") != "0-rtt") | pl.col("early_data_accepted").fill_null(False))
 )
-"""Filter of the valid rows of `page_loads`, as in `metrics.page_loads`."""
+"""Filter of the valid rows of `page_loads` of a campaign with a server log, for any `condition`."""
 
 
 @dataclass(frozen=True, slots=True)

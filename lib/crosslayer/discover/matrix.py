@@ -117,7 +117,7 @@ def _cells(
 
 
 def shown(finding: ServerFinding) -> str:
-    """A finding in a few characters: its value, or else its sign; a failure is marked."""
+    """A finding in a few characters: its value, or without a value ✓, ✕ or –. A failed value is followed by ✕."""
     if finding.value is None:
         return _SIGNS[Result(finding.result)]
     number = f"{finding.value:.0f} B" if finding.unit == "bytes" else f"{finding.value:.2f}"

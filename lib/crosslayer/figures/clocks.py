@@ -294,8 +294,9 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
     sentence = (
-        f"{agree} of {known.height} differences between conditions do not differ significantly between real and "
-        "virtual time (95 % intervals). Even if both were always equal, up to one in twenty would differ significantly."
+        f"For {agree} of {known.height} pairs of conditions, real and virtual time give the same difference: the 95 % "
+        f"interval of real minus virtual time is not beyond ±{clocks.RESOLUTION_MS:g} ms. By chance alone, at most "
+        "about one interval in twenty would be."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -304,7 +305,9 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         if (rows := apart.filter(of_measure)).height:
             counted = f"{rows.height} of {known.filter(of_measure).height}"
             by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
-    return f"{sentence} Real minus virtual time where they differ: {', '.join(by_measure)}." if by_measure else sentence
+    return (
+        f"{sentence} Real minus virtual time of the other pairs: {', '.join(by_measure)}." if by_measure else sentence
+    )
 
 
 def figures(study: str) -> tuple[Figure, ...]:

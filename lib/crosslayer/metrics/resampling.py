@@ -235,7 +235,10 @@ class Sample:
             reach *= 4
 
     def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
-        """Quantiles from the observations of rank `first` to `last`, and whether this range contains all of them."""
+        """Quantile of each resample from the observations of rank `first` to `last`, and whether this range suffices.
+
+        It suffices if it contains the quantile of every resample. Otherwise the first result has no meaning.
+        """
         rounds = weights.shape[1]
         below, near = self._near(first, last)
         cut = first - np.count_nonzero(below)

@@ -51,7 +51,10 @@ class PacketCapture:
 
 
 def write_pcapng(frames: Iterable[Frame], *, keys: str = "", comment: str = "") -> bytes:
-    """A pcapng file with one interface per name and times in nanoseconds; the keys precede the first frame."""
+    """A pcapng file with one interface for each interface name of the frames. Times are in nanoseconds.
+
+    The keys precede the first frame.
+    """
     options = _option(_COMMENT, comment.encode()[:_OPTION_BYTES]) if comment else b""
     blocks = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + _terminated(options))]
     frames = list(frames)

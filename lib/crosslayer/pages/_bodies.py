@@ -36,7 +36,10 @@ _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
 def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
-    """Give every fetch its body, final weight and content type; returns the origin of the code."""
+    """Give every fetch its body, final weight and content type.
+
+    Returns whether documents, style sheets and scripts are recorded or synthesised, and why, as text.
+    """
     reason = "synthesised, as asked" if synthesise else _keep_code(page, load)
     if reason:
         hosts = {fetch.host for fetch in page.fetches if fetch.kind == "document"}

@@ -93,7 +93,7 @@ class Whole:
     evidence: str
     """Text on the studies, machines and revisions; empty if there is no part with sentences or increases."""
     headlines: tuple[tuple[str, str, str], ...]
-    """Claim, statement of the paper, verdict in plain words."""
+    """Identifier of a claim, the paper's statement in plain words, and our verdict in plain words."""
     intervals: tuple[tuple[str, AnswerInterval], ...]
     """Topic with its clock, and number, for all numbers of the answer."""
     counts: str

@@ -173,8 +173,8 @@ FIGURES = (
         title="Change of the PLT by DoQ and early data in each browser",
         notebook="question_browsers",
         caption="PLT of a visit minus the PLT of the baseline, DoUDP with a full handshake in the same browser. A "
-        "visit is the sum of a lookup and a page load in one round. First visit: DoQ. Returning visits, both with H3 "
-        "0-RTT: DoUDP, and DoQ with early data.",
+        "visit is the sum of a lookup and a page load in one round. DoQ + H3 1-RTT is a first "
+        "visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are returning visits.",
         note="Marks: differences of medians, percent; bars: 95 % intervals. Whole rounds are resampled, so both "
         "medians stay paired.",
         data=visits_data,

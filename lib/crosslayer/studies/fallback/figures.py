@@ -231,8 +231,9 @@ FIGURES = (
         name="fallback-timers",
         title="How long a client waits before it tries something else",
         notebook="question_fallback",
-        caption="Time between the two packets that each row names, e.g. the first QUIC packet and the TCP SYN. A late "
-        "DNS answer comes after 600 ms. A wait of 600 ms therefore ends with this answer, not with a timer.",
+        caption="Time between the two packets that each row names, e.g. the first QUIC packet and the TCP SYN. In "
+        "the rows with a late DNS answer, this answer comes after 600 ms. There, a wait of 600 ms ends with the "
+        "answer, not with a timer.",
         note="Marks: medians; bars: lowest to highest of all rounds.",
         data=timers_data,
         chart=timers,

@@ -221,8 +221,8 @@ def saved_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
         "Loss at which early data saves time (whole interval above 0). "
-        f"{'. '.join(sentences)}. If the first flight is lost, the early data is lost with it. Such a DoQ lookup "
-        "takes one round-trip more than a DoQ lookup without early data whose first flight is lost."
+        f"{'. '.join(sentences)}. If the first flight is lost, the early data is lost with it. In this case, a "
+        "DoQ lookup with early data takes one round-trip more than one without."
     )
 
 

@@ -304,7 +304,7 @@ FIGURES = (
     ),
     _figure(
         name="server-answer",
-        title="What DoQ, one connection and the token change, with each server",
+        title="Effect of DoQ, of one connection and of the token, with each server",
         caption="Time until the document is complete, of one visit minus that of another visit of the same round. Each "
         f"row names both visits. Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion window "
         f"of {STACKS[0]}.",

@@ -89,7 +89,9 @@ class ClientProtocol(QuicConnectionProtocol):
         shared.connections.add(self)
 
     async def close_politely(self, patience_s: float) -> None:
-        """Close without an error once the handshake is complete: a client would not receive an earlier error code.
+        """Close with the code for "no error" once the handshake is complete (RFC 9000, section 10.2.3).
+
+        A code sent before that does not reach the client.
 
         The connection is closed after `patience_s` at the latest.
         """
