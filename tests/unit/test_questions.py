@@ -406,7 +406,7 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
 
 
 def recoveries(beyond_rtt: float) -> Inputs:
-    """DoQ: forgotten for 200 ms and then so much more through our stub, for 2.5 s without doubt; else an RTT."""
+    """DoQ after an expired NAT mapping: 200 ms plus `beyond_rtt` with the stub, 2.5 s without its probe; else one RTT."""
     took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "stub-no-idle-probe": 2500.0}
     rows = [
         row("idle-connection", "4g", number)
@@ -414,14 +414,14 @@ def recoveries(beyond_rtt: float) -> Inputs:
         | {"silence_ms": 200.0 if (client, path_event) == ("stub", "nat-expired") else 0.0}
         | {"answer_ms": took[client] if path_event == "nat-expired" else RTT_MS["4g"]}
         for client in ("stub", "stub-no-idle-probe")
-        for path_event in ("nothing", "nat-expired")
+        for path_event in ("none", "nat-expired")
         for idle_s in (2.0, 1800.0)
         for number in range(50)
     ]
     return inputs(["4g"], idle_recoveries=rows)
 
 
-def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
+def test_the_time_after_idle_is_reported_with_its_limit() -> None:
     frame = FIGURES["idle-next-answer"].data(recoveries(1.1))
     assert frame["idle"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
     beyond = frame.filter(measure="answer minus wait (RTT)")
@@ -436,7 +436,7 @@ def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
     assert "The time is longer if" in str(draw(FIGURES["idle-next-answer"], recoveries(1.7), "").verdict)
 
 
-def test_a_rest_without_an_answer_is_reported() -> None:
+def test_a_client_without_an_answer_after_idle_is_reported() -> None:
     of = recoveries(1.1)
     broken = pl.when(pl.col("client") == "stub-no-idle-probe", pl.col("path_event") == "nat-expired")
     error = broken.then(pl.lit("no answer")).otherwise("error")
