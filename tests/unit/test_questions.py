@@ -406,7 +406,7 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
 
 
 def recoveries(beyond_rtt: float) -> Inputs:
-    """DoQ after an expired NAT mapping: 200 ms plus `beyond_rtt` with the stub, 2.5 s without its probe; else one RTT."""
+    """DoQ, NAT mapping expired: 200 ms plus `beyond_rtt` with the stub, 2.5 s without its probe; else one RTT."""
     took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "stub-no-idle-probe": 2500.0}
     rows = [
         row("idle-connection", "4g", number)
