@@ -589,7 +589,7 @@ def sweep(name: str) -> tuple[str, str, str] | None:
 
 
 def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
-    """The link of a name that `sweep` parses; None for other names.
+    """The link of a name that `sweep` parses; None for other names and for unknown links.
 
     Raises
     ------

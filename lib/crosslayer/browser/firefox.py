@@ -216,7 +216,7 @@ class Firefox(Browser):
         self._program.stop()
 
     def forget_failures(self) -> None:
-        """Make Firefox forget all addresses and the hosts that did not answer over HTTP/3: user contexts share both."""
+        """Make Firefox forget all addresses, and the hosts where HTTP/3 failed. All user contexts share them."""
         with self._failing(""):
             self._bidi.run(_FORGET_FAILURES, 0, context=self._own)
 

@@ -29,7 +29,7 @@ _PARQUET = "application/vnd.apache.parquet"
 
 
 def of_campaign(folder: Path) -> Path:
-    """Write the crate of a dataset: the measurement that made its files, from the plan in its `campaign.json`.
+    """Write the RO-Crate of a dataset. It describes the measurement by the plan in `campaign.json`, and its files.
 
     Raises
     ------

@@ -160,7 +160,7 @@ class Disturbance:
     """ADDRESS_CHANGED, CLOCK_STEPPED or SLEPT."""
     round: int
     reason: str
-    """Evidence."""
+    """What was observed, as text."""
     noticed_s: float
     """Seconds since the Unix epoch."""
     voids: int | None = None

@@ -70,7 +70,7 @@ class StubSettings:
 
     @property
     def upstream_host(self) -> str:
-        """Address or name in the URL of the upstream; empty if the URL has another form than a stub's."""
+        """Address or name in the URL of the upstream; empty if it is not the URL of an upstream."""
         match = _URL.fullmatch(self.upstream)
         return (match[1] or match[2]) if match else ""
 

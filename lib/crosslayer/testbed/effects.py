@@ -214,7 +214,7 @@ def jitter_faults(profile: Profile, delay_ms: float, delays: Sequence[float], wh
 
 
 def _distance(table: Sequence[float], delays: Sequence[float]) -> float:
-    """Greatest distance between the distributions of the delays and of a table, both in ascending order."""
+    """Kolmogorov-Smirnov distance between measured delays and those of a table; both are in ascending order."""
     size = len(delays)
     below = [bisect.bisect(table, delay) / len(table) for delay in delays]
     return max(max(share - rank / size, (rank + 1) / size - share) for rank, share in enumerate(below))

@@ -256,7 +256,7 @@ class Testbed:
 
     @property
     def _inline(self) -> list[backends.InlineProgram]:
-        """Programs that run between the client's cable and its bridge."""
+        """Programs that forward packets between the client's veth pair and the client's bridge."""
         return [program for program in (self._replay, self._middlebox) if program is not None]
 
     def _calibrate(self, profile: Profile) -> None:
