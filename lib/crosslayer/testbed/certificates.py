@@ -108,9 +108,9 @@ def make_certificates(
 ) -> Certificates:
     """Create a leaf certificate for names and addresses, in an existing private folder.
 
-    The keys of leaf and CA are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes` enlarges the
-    leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. `age` is the time since the leaf became
-    valid; it expires after 30 days.
+    The keys of leaf and CA are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes`
+    enlarges the leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. `age` is the time since
+    the leaf was issued; it expires after 30 days.
     """
     authority = authority or Authority()
     now = datetime.now(UTC) - age

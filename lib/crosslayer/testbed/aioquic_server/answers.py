@@ -1,4 +1,4 @@
-"""Answers to DNS queries from a zone, and the checks of RFC 9250 and RFC 8484. Reads the zone's file; no other I/O, no clock."""
+"""Answers to DNS queries from a zone, and the checks of RFC 9250 and RFC 8484. No clock; reads only the zone's file."""
 
 from __future__ import annotations
 
