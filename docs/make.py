@@ -181,7 +181,7 @@ def plan_keys() -> str:
         "",
         *_keys(plan.Plan, skip=("options",)),
         "",
-        "`[options]` holds what only one study has:",
+        "`[options]` has the keys that not every study has:",
     ]
     for study in STUDIES.values():
         if keys := _keys(study.options):

@@ -377,8 +377,8 @@ FIGURES = (
         title="PLT of wikipedia.org on fiber and 4G",
         paper_figure="Fig. 10",
         caption="CDF of the PLT of wikipedia.org, absolute and relative to the median of the baseline. The relative "
-        "plot removes the difference between machines and browsers. Its intervals treat the median of the baseline as "
-        "exact.",
+        "plot makes the curves comparable with the paper's, whose machine and browser differ. Its intervals treat the "
+        "median of the baseline as exact.",
         note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="wikipedia.org"),
         chart=partial(
