@@ -28,7 +28,7 @@ from crosslayer.discover import run as discovering
 from crosslayer.discover.support import ProbedHost
 from crosslayer.dns import ClientSettings, Protocol, Question, Resolver, build_query, client_for
 from crosslayer.errors import CrosslayerError
-from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, stamps
+from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, everywhere, ledger, manners, stamps
 from crosslayer.resolvers.clocks import ClockReading
 from crosslayer.resolvers.flags import FlagKind, flags
 from crosslayer.resolvers.idle import forgetting
@@ -712,6 +712,21 @@ def test_rounds_are_due_at_their_times_and_missed_when_the_next_one_is(monkeypat
             now[0] += 16_000 if round_ == 2 else 300  # round 2 takes longer than two rounds are apart
     assert begun == [(0, 0), (1, 7200), (2, 14400), (4, 30400), (5, 36000)]
     assert RoundTimes(1000.0, 0.0).wait(5, sleep), "without a schedule all are due"
+
+
+def test_a_target_that_the_starting_machine_excludes_is_not_queried_elsewhere(own_folders: Path) -> None:
+    plan = plan_of_names("quad9")
+    over_tcp = next(target for target in plan.targets if target.protocol is Protocol.DOTCP)
+    plan = dataclasses.replace(plan, targets=(dataclasses.replace(over_tcp, address="192.0.2.1"),))
+
+    def measured(not_asked: frozenset[int]) -> list[Entry]:
+        code = provenance.code_sha256()
+        request = everywhere.RoundRequest(Progress(plan, "oslo"), 0, 1.0, 100, (), None, code, not_asked)
+        return everywhere.measure_round(pickle.dumps(request)).entries
+
+    assert measured(frozenset({0})) == []
+    with pytest.raises(OutsideError):  # without the exclusion: no consent, so nothing is sent
+        measured(frozenset())
 
 
 def test_vantage_points_have_names_that_rows_can_have() -> None:

@@ -12,7 +12,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,8 @@ class RoundRequest:
     """Trusted CAs as PEM; None for those of the machine."""
     code: str
     """Hash of crosslayer's code on the starting machine."""
+    not_asked: frozenset[int] = frozenset()
+    """Numbers of the targets that the stop list of the starting machine excludes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,8 @@ class RoundResult:
 def measure_round(request: bytes) -> RoundResult:
     """Measure a round on this machine. Pickle refers to this function by its name.
 
-    Raises `ResolversError` if this machine has other code than the starting machine. The stop list of this machine
-    applies too.
+    Raises `ResolversError` if this machine has other code than the starting machine. The stop lists of both machines
+    apply.
     """
     asked: RoundRequest = pickle.loads(request)
     progress = asked.progress
@@ -82,7 +84,7 @@ def measure_round(request: bytes) -> RoundResult:
     progress.record = entries.extend
     targets = progress.plan.targets
     outside.allow(asked.consent)
-    not_asked = manners.stopped(targets)
+    not_asked = asked.not_asked | manners.stopped(targets).keys()
     addresses = {target.address for number, target in enumerate(targets) if number not in not_asked}
     path = None if all(map(outside.inside, addresses)) else ledger.user_file()
     paced = ledger.QueryLedger(asked.queries_per_s, asked.per_day, path)
@@ -116,6 +118,7 @@ def measure(
     per_day: int,
     consent: tuple[str, ...],
     ca: bytes | None,
+    not_asked: Collection[int],
     say: Callable[[str], None],
     done: Callable[[int], object],
 ) -> dict[str, str]:
@@ -129,7 +132,7 @@ def measure(
         SSH destination of each vantage point.
     queries_per_s, per_day
         Limits of each operator; the vantage points share them.
-    consent, ca
+    consent, ca, not_asked
         As in `RoundRequest`.
     say
         Called with each line for the user.
@@ -148,7 +151,7 @@ def measure(
 
         def request(round_: int, vantage: str = vantage) -> bytes:
             progress = journal.progress[vantage].copy(round_)
-            return pickle.dumps(RoundRequest(progress, round_, *limits, consent, ca, code))
+            return pickle.dumps(RoundRequest(progress, round_, *limits, consent, ca, code, frozenset(not_asked)))
 
         timeout_s = 600 + _PER_VISIT_S * len(journal.plan.targets)
         loop = _Loop(vantage, host, todo, schedule, request, results, stop, say, timeout_s)

@@ -288,6 +288,7 @@ def _everywhere(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say)
         per_day=request.per_day,
         consent=tuple(_outside(request)),
         ca=request.ca_given.read_bytes() if request.ca_given else None,
+        not_asked=request.not_asked.keys(),
         say=tell,
         done=bar.update,
     )
