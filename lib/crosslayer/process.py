@@ -222,7 +222,7 @@ class Process:
 def run_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Run a user's command to its end; returns the exit status that a shell would return (128 + signal, 126, 127).
 
-    The command's PATH also has the system's folders, so `tc` and `tcpdump` are found.
+    The PATH of the command also has the system folders, which contain `tc` and `tcpdump`.
     """
     environment = {**(os.environ if environment is None else environment), "PATH": resources.search_path()}
     try:

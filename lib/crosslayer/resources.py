@@ -138,7 +138,7 @@ def locate(name: str) -> Location:
     Raises
     ------
     ResourceError
-        If nothing was found, or the user's environment variable names something unusable.
+        If the resource is missing, or the environment variable of the user names an unusable file.
     """
     resource = RESOURCES[name]
     if named := os.environ.get(resource.variable):

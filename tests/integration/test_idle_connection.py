@@ -46,7 +46,7 @@ def test_an_idle_connection_answers_in_a_round_trip(rows: pl.DataFrame) -> None:
     assert not rows.filter(path_event="none")["new_connection"].any()
 
 
-def test_a_forgotten_path_costs_a_probe_timeout_and_what_a_new_connection_takes(rows: pl.DataFrame) -> None:
+def test_an_expired_nat_mapping_costs_a_probe_timeout_and_a_new_connection(rows: pl.DataFrame) -> None:
     handshakes = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 1, "DoQ": 1}
     for row in rows.filter(client="stub", path_event="nat-expired").iter_rows(named=True):
         beyond = (row["answer_ms"] - row["silence_ms"]) / RTT_MS

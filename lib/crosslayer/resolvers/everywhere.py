@@ -51,7 +51,7 @@ class RoundRequest:
     """Trusted CAs as PEM; None for those of the machine."""
     code: str
     """Hash of crosslayer's code on the starting machine."""
-    not_asked: frozenset[int] = frozenset()
+    not_asked: frozenset[int]
     """Numbers of the targets that the stop list of the starting machine excludes."""
 
 

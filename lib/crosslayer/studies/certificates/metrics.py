@@ -1,4 +1,4 @@
-"""Exchanges and visits by kind and certificate size, and the steps that the searches found."""
+"""Exchanges and visits by kind and certificate size, and the sizes from which a further round-trip is needed."""
 
 from __future__ import annotations
 
