@@ -23,7 +23,7 @@ from aioquic.buffer import Buffer  # type: ignore[attr-defined]
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import StreamDataReceived
-from aioquic.quic.packet import pull_quic_header
+from aioquic.quic.packet import QuicPacketType, pull_quic_header
 from aioquic.tls import SessionTicket
 
 from crosslayer.dns import (
@@ -41,6 +41,7 @@ from crosslayer.dns import (
     exchange,
     tcp_rtt,
 )
+from crosslayer.dns.client import Client
 from crosslayer.dns.message import framed, unframed
 from crosslayer.testbed.certificates import make_certificates
 
@@ -638,7 +639,7 @@ def doq_server(
 
         def serve() -> None:
             quic: QuicConnection | None = None
-            client: tuple[str, int] = ("", 0)
+            first_cid = b""
             sent = received = 0
             while True:
                 timer = quic.get_timer() if quic else None
@@ -654,20 +655,22 @@ def doq_server(
                     received += 1
                     if overhear(received):
                         continue
-                    if quic is None or address != client:
-                        header = pull_quic_header(Buffer(data=data), host_cid_length=8)
+                    # A connection is known by its ID, not by the address: a client may get the last one's port again.
+                    header = pull_quic_header(Buffer(data=data), host_cid_length=8)
+                    known = quic is not None and header.destination_cid in {first_cid, quic.host_cid}
+                    if quic is None or (header.packet_type is QuicPacketType.INITIAL and not known):
+                        first_cid = header.destination_cid
                         quic = QuicConnection(
                             configuration=configuration,
-                            original_destination_connection_id=header.destination_cid,
+                            original_destination_connection_id=first_cid,
                             session_ticket_fetcher=tickets.get,
                             session_ticket_handler=lambda ticket: tickets.update({ticket.ticket: ticket}),
                         )
-                        client = address
-                    quic.receive_datagram(data, client, time.monotonic())
+                    quic.receive_datagram(data, address, time.monotonic())
                 while (event := quic.next_event()) is not None:
                     if isinstance(event, StreamDataReceived):
                         reply(quic, event)
-                for datagram, _ in quic.datagrams_to_send(time.monotonic()):
+                for datagram, client in quic.datagrams_to_send(time.monotonic()):
                     sent += 1
                     if not lose(sent):
                         server.sendto(datagram, client)
@@ -696,6 +699,24 @@ def test_doq(folder: Path, resumption: Resumption) -> None:
     assert rows[-1].session_resumed is (resumption is not Resumption.NONE)
     assert rows[-1].early_data_accepted is (resumption is Resumption.EARLY_DATA)
     assert (rows[-1].handshake_ms == 0) is (resumption is Resumption.EARLY_DATA)
+
+
+def test_two_connections_from_one_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system can give a client the port of the last one; the server then tells them apart by connection ID."""
+    new_socket = Client._new_socket
+    ports = [0]
+
+    def bound(client: Client, kind: socket.SocketKind) -> socket.socket:
+        connection = new_socket(client, kind)
+        connection.bind((LOOPBACK, ports[-1]))
+        ports.append(connection.getsockname()[1])
+        return connection
+
+    monkeypatch.setattr(Client, "_new_socket", bound)
+    with doq_server(folder) as port:
+        for _ in range(2):
+            assert_good(exchange(at(port, folder), QUESTION, Protocol.DOQ))
+    assert ports[1] == ports[2]
 
 
 def test_a_priming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> None:
