@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from crosslayer.dns import ClientSettings, ExchangeResult, Protocol, exchange
+from crosslayer.dns import ClientSettings, ExchangeResult, Protocol, build_query, client_for, exchange
 from crosslayer.dns.message import framed, unframed
 from tests.integration.test_dns_abuse import http3_reply, negotiate
 from tests.integration.test_dns_local_servers import (
@@ -49,8 +49,15 @@ PATIENT = ClientSettings(timeout_s=5)
 
 
 @contextmanager
-def server_of(protocol: Protocol, folder: Path, records: list[str] | None = None) -> Iterator[int]:
-    """A server of one transport that answers with the usual address or with the given records; yields its port."""
+def server_of(
+    protocol: Protocol, folder: Path, records: list[str] | None = None, age: str | None = None
+) -> Iterator[int]:
+    """A server of one transport that answers with the usual address or with the given records; yields its port.
+
+    `age` is the value of the HTTP header field.
+    """
+    fields = [(":status", "200"), ("content-type", "application/dns-message")]
+    fields += [] if age is None else [("age", age)]
 
     def answer(wire: bytes) -> bytes:
         if records is None:
@@ -66,7 +73,7 @@ def server_of(protocol: Protocol, folder: Path, records: list[str] | None = None
             connection.sendall(framed(answer(read_message(connection))))
 
     def respond(http: h2.connection.H2Connection, stream: int, headers: dict[bytes, bytes], body: bytes) -> None:
-        http.send_headers(stream, [(":status", "200"), ("content-type", "application/dns-message")])
+        http.send_headers(stream, fields)
         http.send_data(stream, answer(query_of(headers, body)), end_stream=True)
 
     def on_quic(quic: QuicConnection, event: StreamDataReceived) -> None:
@@ -75,7 +82,7 @@ def server_of(protocol: Protocol, folder: Path, records: list[str] | None = None
         quic.send_stream_data(event.stream_id, framed(answer(wire)), end_stream=True)
 
     def on_http3(http: H3Connection, stream: int, headers: dict[bytes, bytes]) -> None:
-        http.send_headers(stream, [(b":status", b"200"), (b"content-type", b"application/dns-message")])
+        http.send_headers(stream, [(name.encode(), value.encode()) for name, value in fields])
         http.send_data(stream, answer(query_of(headers, b"")), end_stream=True)
 
     if protocol is Protocol.DOUDP:
@@ -114,6 +121,19 @@ def test_answers_are_about_the_question(
     folder: Path, protocol: Protocol, records: list[str], error: str | None
 ) -> None:
     assert ask(protocol, folder, records).error == error
+
+
+@pytest.mark.parametrize("protocol", [Protocol.DOH, Protocol.DOH3])
+@pytest.mark.parametrize(("age", "age_s"), [("250", 250), (None, 0), ("-1", 0), ("1.5", 0)])
+def test_http_clients_know_how_long_an_answer_was_in_caches(
+    folder: Path, protocol: Protocol, age: str | None, age_s: int
+) -> None:
+    """An invalid Age is ignored (RFC 9111, section 5.1)."""
+    with server_of(protocol, folder, age=age) as port, client_for(protocol, at(port, folder), PATIENT) as client:
+        query = build_query(QUESTION, protocol, PATIENT)
+        client.connect(query)
+        client.query(query)
+        assert client.age_s == age_s
 
 
 def write_certificates(folder: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, is_ca: bool) -> None:

@@ -119,6 +119,11 @@ class Client(ABC):
         return 0
 
     @property
+    def age_s(self) -> int:
+        """Time that the last answer spent in HTTP caches, s; 0 without HTTP (RFC 8484, section 5.1)."""
+        return 0
+
+    @property
     def agreed_alpn(self) -> str | None:
         """Application protocol agreed on by ALPN; None without one or before the handshake ended."""
         return None

@@ -62,6 +62,12 @@ class Response:
         """Whether to stop receiving: the response has ended, or is too large to carry a DNS message."""
         return self.ended or len(self.body) > MAX_MESSAGE_BYTES or self.header_bytes > MAX_HEADER_BYTES
 
+    @property
+    def age_s(self) -> int:
+        """Time that the response spent in HTTP caches, s; 0 without a valid Age (RFC 9111, section 5.1)."""
+        age = self.headers.get(b"age", b"0").strip()
+        return int(age) if age.isdigit() else 0
+
     def message(self) -> bytes:
         """The DNS message; `ValueError` with the fault if the response is invalid."""
         if self.header_bytes > MAX_HEADER_BYTES:

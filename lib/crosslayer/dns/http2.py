@@ -23,6 +23,7 @@ class DoHClient(TlsClient):
 
     protocol = Protocol.DOH
     alpn = Protocol.DOH.transport.alpn
+    _age_s = 0
 
     def _prepare(self, session: Session) -> None:
         super()._prepare(session)
@@ -32,6 +33,11 @@ class DoHClient(TlsClient):
         )
         self._http.initiate_connection()
         self._requested: tuple[Query, int] | None = None
+
+    @property
+    def age_s(self) -> int:
+        """Time that the last answer spent in HTTP caches, s."""
+        return self._age_s
 
     def close(self) -> None:
         """Send pending HTTP/2 frames, e.g. the acknowledgement of the server's SETTINGS, then close."""
@@ -71,9 +77,11 @@ class DoHClient(TlsClient):
             if not response.done and not self._readable():
                 self._flush_http()
         try:
-            return response.message()
+            message = response.message()
         except ValueError as error:
             raise self._fault(str(error)) from None
+        self._age_s = response.age_s
+        return message
 
     def _handle(self, event: h2.events.Event, stream: int, response: Response) -> None:
         if isinstance(event, h2.events.ConnectionTerminated):

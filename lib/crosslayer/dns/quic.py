@@ -54,6 +54,11 @@ class QuicClient(Client):
         return self._core.handshake
 
     @property
+    def age_s(self) -> int:
+        """Time that the last answer spent in HTTP caches, s; 0 for DoQ."""
+        return self._core.age_s
+
+    @property
     def agreed_alpn(self) -> str | None:
         """Application protocol agreed on."""
         return self._core.agreed_alpn

@@ -105,6 +105,8 @@ class QuicCore(ABC):
         self._early_data_accepted: bool | None = None
         self.error: str | None = None
         """What ended the connection; None while it is open."""
+        self.age_s = 0
+        """Time that the last answer spent in HTTP caches, s; 0 for DoQ."""
         self.session = Session()
         """Ticket and token that the server sent for the next connection."""
         self._verifier = CertificateVerifier(server) if server.verify else None
@@ -346,7 +348,10 @@ class DoH3Core(QuicCore):
         if stream in self._reset:
             raise ValueError(f"http/3: stream reset by the server, code {self._reset[stream]:#x}")
         response = self._responses[stream]
-        return response.message() if response.done else None
+        if not response.done:
+            return None
+        self.age_s = response.age_s
+        return response.message()
 
     def _handle(self, event: QuicEvent) -> None:
         assert self._http is not None, "events before start"

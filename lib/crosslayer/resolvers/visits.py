@@ -437,7 +437,8 @@ class Visitor:
         if not after_idle or answer is not None:
             self._heed(target, error, answer)
         if not (name or error or self._intercepted(target)) and answer is not None and answer.ttl_s is not None:
-            self._cached_until_s[target.address] = elapsed_s() + answer.ttl_s
+            # A TTL includes the time that the answer spent in an HTTP cache (RFC 8484, section 5.1).
+            self._cached_until_s[target.address] = elapsed_s() + answer.ttl_s - client.age_s
         return error, answer
 
     def _heed(self, target: ResolverTarget, error: str | None, answer: Answer | None = None) -> None:
