@@ -545,7 +545,7 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
     assert "round-trips (RTT) to plain DNS" in on_first
     assert "On the slowest uplink, DoQ's cost reaches +11" in on_returning
     assert of.increases == (
-        ("Page load time over plain DNS", *(f"{page} (copy)" for page in pages)),
+        ("Page load time compared with plain DNS", *(f"{page} (copy)" for page in pages)),
         ("First visit: DoQ", *signed(means["First visit", "DoQ"], 0)),
         ("First visit: DoH", *signed(means["First visit", "DoH"], 0)),
         ("Returning visit: DoQ with early data", *signed(means["Returning visit", "DoQ"], 1)),
