@@ -45,11 +45,11 @@ def cli() -> None:
 
     \b
     crosslayer doctor                              what this machine can do
-    crosslayer setup                               build the Go programs; in a checkout, `make setup` does
+    crosslayer setup                               build the Go programs (in a checkout, run `make setup` instead)
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org
                                                    your own client on an emulated link
     crosslayer measure --size smoke                a small campaign, about a minute
-    crosslayer report data/local/coalescing-smoke  its figures and claims as web pages
+    crosslayer report data/local/coalescing-smoke  figures and claims of this campaign as web pages
     """
 
 

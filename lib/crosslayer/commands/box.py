@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     "--truth",
     type=PATH,
     metavar="FILE",
-    help="Write the events in the box (hosts, answers, drops) to this new file, as JSON Lines.",
+    help="Write the true events to this new file, as JSON Lines: the hosts of the box, the answers of its servers, the "
+    "packets that its router dropped, and others.",
 )
 @click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to in virtual time. All other folders are read-only, except /tmp, which is in "
-    "memory.",
+    help="Folder that COMMAND may write to in virtual time; repeatable. All other folders are then read-only, except "
+    "/tmp, whose files are lost at the end.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -49,9 +50,10 @@ def command(
 ) -> None:
     """Run COMMAND as the client of the emulated Internet that BOX.toml describes.
 
-    COMMAND runs in the client's namespace. There, /etc/resolv.conf names one resolver of the box. Two environment
-    variables are set: CROSSLAYER_RESOLVERS (path of the list of resolvers, a TOML file) and CROSSLAYER_CA (path of the
-    CA of the resolvers' certificates). The exit status is COMMAND's. No packet leaves the box.
+    COMMAND runs in the client's namespace. There, /etc/resolv.conf names one resolver of the box. The environment
+    variable CROSSLAYER_RESOLVERS is the path of a TOML file that lists the resolvers. CROSSLAYER_CA is the path of the
+    CA certificate with which COMMAND can verify the resolvers' certificates. The exit status is COMMAND's. No packet
+    leaves the box.
 
     \b
     crosslayer box emulation/boxes/five.toml --list

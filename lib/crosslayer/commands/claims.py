@@ -23,25 +23,27 @@ _CELL = 40
 @click.option(
     "--out",
     type=PATH,
-    help="Also write OUT/STUDY/claims.parquet and OUT/STUDY/claims.md, and update OUT/index.html.",
+    help="Folder: also write OUT/STUDY/claims.parquet and OUT/STUDY/claims.md, and update OUT/index.html.",
 )
 @click.option(
     "--compare",
     type=PATH,
-    help="Another campaign of the same study: print only the claims whose verdicts differ, and how many differ.",
+    help="Dataset of another campaign of the same study. Print only the claims whose verdicts differ between the two "
+    "campaigns, and the number of these claims.",
 )
 @click.option(
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="For each table that the verdict of this claim uses, print the filter of its rows, their number, and the "
-    "first five.",
+    help="For each table that the verdict of CLAIM (e.g. T123) uses, print Python code that reads the used rows, their "
+    "number, and the first five rows.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
-    """Compare each published result with the dataset in FOLDER, and print its verdict.
+    """Compare each published result with the dataset in FOLDER, and print a verdict on the result.
 
-    Verdicts: reproduced, direction only, inconclusive, not reproduced, follows, not measured. Needs no namespaces, no
-    browser and no root. The default FOLDER is data/raw/coalescing.
+    A verdict is one of: reproduced, direction only, inconclusive, not reproduced, follows, not measured (defined in
+    docs/reference/glossary.md). The command needs no namespaces, no browser and no root. The default FOLDER is
+    data/raw/coalescing.
 
     The exit status does not depend on the verdicts: a claim that is not reproduced is a result, not an error.
 
@@ -89,7 +91,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
 
 
 def _print_rows(dataset: Dataset, claim: str) -> None:
-    """Print, for each table that the claim needs, the filter of its rows, their number, and the first ones."""
+    """Print, for each table that the claim needs, code that reads the rows, their number, and the first ones."""
     import polars as pl
 
     from crosslayer.notebooks.campaign_view import observations

@@ -56,16 +56,16 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Link backend: netem of this kernel (netem) or of a User-Mode Linux guest (uml). auto: netem if this kernel "
-    "has it, otherwise uml.",
+    help="Program that emulates the link: netem of this machine's kernel (netem), or netem of a User-Mode Linux guest "
+    "(uml). auto: uml only if this machine's kernel has no netem.",
 )
 CLOCK = click.option(
     "--clock",
     type=click.Choice(["wall", "virtual"]),
     default="wall",
     show_default=True,
-    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so results do not "
-    "depend on the machine. virtual needs `make guest`.",
+    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so times hardly depend "
+    "on the machine. Before the first use of virtual time, run `make guest`.",
 )
 
 
@@ -83,8 +83,8 @@ COMPARE = click.option(
     "--compare",
     type=PATH,
     multiple=True,
-    help="Also compare with this campaign of the same study, e.g. one in virtual time; repeatable.  "
-    "[default: FOLDER-virtual*, if there is one]",
+    help="Dataset of another campaign of the same study, to compare with that in FOLDER; repeatable.  [default: for a "
+    "campaign in real time, all campaigns in virtual time in folders FOLDER-virtual*]",
 )
 
 

@@ -31,7 +31,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "everything",
     is_flag=True,
     help="Also measure each resolver's other addresses, DoTCP, resumed connections, early data, and a query after 20 s "
-    "without traffic (--idle 20s). Sends two to six times as many queries.",
+    "without traffic (--idle 20s). The command then sends two to six times as many queries as without --all.",
 )
 @click.option(
     "--idle",
@@ -39,8 +39,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     multiple=True,
     type=TEXT,
     metavar="TIME",
-    help="Also send a query on a connection that was idle for TIME, such as 20s; repeatable. Shows after which time "
-    "the network drops the state of an idle UDP flow.",
+    help="Also send a query after the connection was idle for TIME, such as 20s; repeatable. The result says "
+    "whether the network, e.g. a NAT, dropped the state of an idle UDP flow within TIME.",
 )
 @click.option(
     "--self-check",
@@ -55,8 +55,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Measure on these machines over SSH, not on this machine (docs/howto/cluster.md). In the data, NAME is the "
-    "vantage point.",
+    help="Reach these machines by SSH and measure on them, not on this machine (docs/howto/cluster.md). NAME is the "
+    "vantage point of HOST in the data.  [default of the names: host-1, host-2, ...]",
 )
 @click.option(
     "--mmdb",
@@ -86,15 +86,16 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=FiniteRange(0.001, 1000),
     default=1.0,
     show_default=True,
-    help="Maximum queries per second to each operator; above 1 only on loopback and in private namespaces.",
+    help="Maximum queries per second to each operator. Values above 1 are allowed only on loopback and in private "
+    "namespaces.",
 )
 @click.option(
     "--per-day",
     type=click.IntRange(1, 10_000_000),
     default=5000,
     show_default=True,
-    help="Maximum queries per day (UTC) to each operator, over all runs; above 5000 only on loopback and in private "
-    "namespaces.",
+    help="Maximum queries per day (UTC) to each operator, over all runs. Values above 5000 are allowed only on "
+    "loopback and in private namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order of queries.  [default: random]")
@@ -136,11 +137,11 @@ def command(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Compare resolvers over each transport from this machine: first and next query, and the RTT of the path.
+    """Compare resolvers and transports from this machine: first query on a new connection, next query, path RTT.
 
-    LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a stamp, or a URL such as
-    tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard, mullvad. The default is the
-    file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets this variable.
+    LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a file of `crosslayer discover --out`, a
+    stamp, or a URL such as tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard, mullvad.
+    The default is the file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets this variable.
 
     The command prints what it will send and to whom. Before you consent, it sends nothing to an address outside this
     machine. Addresses and operators of the stop list get no queries (docs/howto/internet.md).

@@ -49,14 +49,15 @@ def command(
 ) -> None:
     """Find out which DNS transports TARGETS speak: DoUDP, DoTCP, DoT, DoH, DoH3, DoQ.
 
-    The method is that of Kosek et al. (IMC 2022): send a QUIC packet of an unknown version to the UDP ports 443, 784,
-    853 and 8853. If port 443 answers with Version Negotiation, try DoH3 there. If another of these ports does, try DoQ
-    and its drafts there, selected by ALPN. Always try DoUDP, DoTCP, DoT and DoH on their default ports.
+    The method is that of Kosek et al. (IMC 2022). The command sends a QUIC packet of an unknown version to the UDP
+    ports 443, 784, 853 and 8853. If port 443 answers with Version Negotiation, the command tries DoH3 there. If port
+    784, 853 or 8853 answers with Version Negotiation, the command tries DoQ there, with the ALPN values of RFC 9250 and
+    of its drafts. The command always tries DoUDP, DoTCP, DoT and DoH, on their default ports.
 
     TARGETS are addresses in the testbed or names of its servers, such as bind9. With --allow-external, they are
     addresses or names of real hosts. Networks are refused. The testbed runs crosslayer's server in several
-    configurations, and CoreDNS. It also runs those of the following that are installed: dnsproxy, BIND 9, Knot DNS,
-    Knot Resolver, Unbound, dnsdist. Without TARGETS, all servers of the testbed are probed.
+    configurations, and CoreDNS. It also runs these servers if they are installed: dnsproxy, BIND 9, Knot DNS, Knot
+    Resolver, Unbound, dnsdist. Without TARGETS, all servers of the testbed are probed.
 
     \b
     crosslayer discover                            every server of the testbed

@@ -13,7 +13,7 @@ import click
 def command(as_json: bool) -> None:
     """Print what this machine can do, what is missing, and how to get what is missing.
 
-    Exit status 1: this machine cannot measure. To analyse a dataset, the Python packages are enough.
+    Exit status 1: this machine cannot measure. It can still analyse datasets if the Python packages are installed.
     """
     from dataclasses import asdict
 

@@ -37,23 +37,25 @@ _SHOWN = 20
 @click.option("--links", type=TEXT, help="Only these links of the campaign, separated by commas.")
 @click.option("--pages", type=TEXT, help="Only these pages of the campaign, separated by commas.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Parallel guests.  [default: one per core]")
-@click.option("--out", type=PATH, help="JSON file to write.  [default: build/drift/NAME.json, named after FOLDER]")
+@click.option("--out", type=PATH, help="JSON file to write.  [default: build/drift/NAME.json for a FOLDER called NAME]")
 def command(
     folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
 ) -> None:
     """Measure the first rounds of the campaign in FOLDER again in virtual time, and compare new and stored rounds.
 
-    The new rounds use the seeds of the stored rounds. The limit for a difference is 0.1 ms or 0.3 % of the stored
-    median, whichever is larger. A duration is confirmed if the 95 % interval of its difference lies within this limit.
-    It has drifted if the interval lies wholly beyond the limit. Otherwise it is undecided: give more rounds. With fewer
-    than six rounds, the range of the differences replaces the interval, and no duration counts as drifted.
+    The new rounds use the seeds of the stored rounds. For each duration (e.g. the PLT) of a link, page and condition,
+    the command computes the difference of the new from the stored value. The limit is 0.1 ms or 0.3 % of the stored
+    median, whichever is larger. A duration is confirmed if the whole 95 % interval of its difference lies within plus
+    or minus this limit. It has drifted if the whole interval lies outside, on one side. Every other duration is
+    undecided; to decide it, increase --rounds. With fewer than six rounds, the smallest and the largest difference
+    replace the ends of the interval, and no duration counts as drifted.
 
     Exit status 1: a duration has drifted. The command needs the guest that `make guest` builds. A campaign in real
     time is refused, because its times differ between machines and days.
 
     \b
     crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute
-    crosslayer drift data/raw/combinations                                    the first six rounds of every cell
+    crosslayer drift data/raw/combinations                                    the first six rounds of each link and page
     """
     import polars as pl
 

@@ -32,28 +32,30 @@ if TYPE_CHECKING:
     "--jitter",
     type=TEXT,
     metavar="5ms[,normal][,ordered]",
-    help="Jitter in each direction. 5ms,ordered: packets keep their order.",
+    help="Jitter in each direction. 5ms: uniform within plus or minus 5 ms. 5ms,normal: normally distributed with a "
+    "standard deviation of 5 ms. With ,ordered: packets keep their order.",
 )
 @click.option(
     "--queue",
     type=TEXT,
     metavar="10bdp|100|fifo|fq_codel|cake",
-    help="Length (BDP or packets) or discipline of the bottleneck's queue.",
+    help="Queue at the bottleneck: a FIFO of 10 bandwidth-delay products (10bdp) or of 100 packets (100), or a "
+    "queueing discipline of Linux (fifo, fq_codel or cake).",
 )
 @click.option(
     "--trace",
     type=TEXT,
     metavar="FILE.down[,FILE.up]|FILE.csv",
-    help="Trace of the rate over time: Mahimahi files, or a CSV of rates and RTTs. The trace starts together with "
-    "COMMAND.",
+    help="Vary the rate of the link over time as in a trace: Mahimahi files (downlink, uplink), or a CSV file of rates "
+    "and RTTs. The trace starts together with COMMAND.",
 )
 @click.option(
     "--cross-traffic",
     "cross",
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
-    help="Cross-traffic through the same queue. bulk: one TCP flow. paced:20: UDP at 20 Mbit/s; paced: at half of the "
-    "link's rate. bulk,up: from the client.",
+    help="Other traffic through the queue that COMMAND's packets pass. bulk: one TCP flow. paced: UDP at half of the "
+    "link's rate. paced:20: UDP at 20 Mbit/s. This traffic goes to the client; with ,up it comes from the client.",
 )
 @click.option(
     "--drop",
@@ -78,7 +80,7 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="DATASET:RESOLVER[@VANTAGE]",
     help="Emulate a resolver for COMMAND, with the path RTT and response times of RESOLVER in DATASET. DATASET is a "
-    "folder that `crosslayer compare` wrote (docs/howto/internet.md).",
+    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If it has several vantage points, name one.",
 )
 @click.option(
     "--seed",
@@ -92,8 +94,8 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to in virtual time. All other folders are read-only, except /tmp, which is in "
-    "memory.",
+    help="Folder that COMMAND may write to in virtual time; repeatable. All other folders are then read-only, except "
+    "/tmp, whose files are lost at the end.",
 )
 @click.option(
     "--capture",
@@ -129,8 +131,8 @@ def command(
     COMMAND runs in the client's namespace. The environment variable CROSSLAYER_SERVER is the server's address;
     CROSSLAYER_CA is the path of the CA certificate of this run. /etc/resolv.conf names the server as the resolver.
     With --resolver-like, /etc/resolv.conf names the emulated resolver, and CROSSLAYER_RESOLVER is its address. In
-    COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced by these values.
-    The exit status is COMMAND's.
+    COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced by the values of
+    these variables. The exit status is COMMAND's.
 
     `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9` of the
     dataset in the folder `compare`, which `crosslayer compare` wrote.

@@ -56,8 +56,8 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="smoke (about a minute), quick (a quarter of an hour) or paper (the most rounds: those of the study's paper, "
-    "if it has one). `crosslayer studies` lists the rounds.",
+    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; if the "
+    "study repeats a paper, as many as in the paper). `crosslayer studies` lists the rounds of each size.",
 )
 @click.option(
     "--plan",
@@ -66,41 +66,46 @@ class _Measure(click.Command):
     help="Plan file (docs/reference/plan.md), instead of --study and --size.",
 )
 @click.option(
-    "--links", type=TEXT, help="Links, separated by commas; FILE.toml: all links in this file.  [default: the plan's]"
+    "--links",
+    type=TEXT,
+    help="Links, separated by commas; FILE.toml: all links in this file.  [default: those of --plan or of the study]",
 )
 @click.option(
     "--pages",
     type=TEXT,
     help="Pages, separated by commas. Each is a name, a folder that `crosslayer page` made, or a folder that contains "
-    "such folders.  [default: the plan's]",
+    "such folders.  [default: those of --plan or of the study]",
 )
 @click.option("--rounds", type=int, help="Rounds of each cell (link and page).")
 @click.option("--seed", type=int, help="Seed of the random orders.")
 @click.option(
     "--browser",
     type=click.Choice([*BROWSERS]),
-    help="Browser that loads the pages.  [default: the plan's, else chromium]",
+    help="Browser that loads the pages.  [default: that of --plan, else chromium]",
 )
 @click.option(
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
-    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so results do not "
-    "depend on the machine. virtual needs `make guest`.  [default: the plan's, else wall]",
+    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so times hardly depend "
+    "on the machine. Before the first use of virtual time, run `make guest`.  [default: $CROSSLAYER_CLOCK, else that "
+    "of --plan, else wall]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Without a cluster: guests in parallel (only in virtual time). --cluster local: testbeds on this machine (in "
-    "real time always one). --cluster ssh: testbeds on each machine. --cluster slurm: SLURM jobs.  [default: one per "
-    "core in virtual time on this machine, otherwise one]",
+    help="Without a cluster: number of guests in parallel (only in virtual time). --cluster local: number of testbeds "
+    "on this machine (in real time always one). --cluster ssh: number of testbeds on each machine. --cluster slurm: "
+    "number of SLURM jobs.  [default: in virtual time, without a cluster or with --cluster local, one per core; "
+    "otherwise one]",
 )
 @click.option(
     "--scheduler",
     type=TEXT,
     envvar="CROSSLAYER_SCHEDULER",
     metavar="ADDRESS",
-    help="Measure on the workers of this Dask scheduler: tcp://HOST:8786, tls://HOST:8786, or a scheduler file.",
+    help="Measure on the workers of this Dask scheduler: tcp://HOST:8786, tls://HOST:8786, or a scheduler file.  "
+    "[default: $CROSSLAYER_SCHEDULER, else no cluster]",
 )
 @click.option(
     "--cluster",
@@ -115,32 +120,34 @@ class _Measure(click.Command):
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
-    help="Maximum rounds per task of a cluster.  [default: 20, in virtual time 8]",
+    help="On a cluster: maximum number of rounds that a worker gets at once (a task).  [default: 20, in virtual time "
+    "8]",
 )
 @click.option(
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Capture the loads of each cell's first round: packets with their keys (pcap), qlog of both ends (qlog), "
-    "netlog of Chromium (netlog). The files are in OUT/captures; `crosslayer show OUT` lists the loads.",
+    help="Capture the loads of the first round of each link and page: packets with their keys (pcap), qlog of client "
+    "and server (qlog), netlog of Chromium (netlog). The files are in OUT/captures; `crosslayer show OUT` lists the "
+    "loads.",
 )
 @click.option(
     "--capture-rounds",
     type=click.IntRange(min=1),
-    help="Number of rounds per cell that --capture captures.  [default: 1]",
+    help="Number of rounds of each link and page that --capture captures.  [default: 1]",
 )
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="Also use workers whose commit of crosslayer or versions of programs differ from those of the majority. "
-    "campaign.json records the differences.",
+    help="On a cluster: also use workers whose commit of crosslayer differs from this machine's, or whose programs "
+    "have other versions than those of most workers. campaign.json records the differences.",
 )
 @click.option(
     "--server",
     type=TEXT,
     metavar="ADDRESS|LIST",
-    help="For --study authoritative: query a server of yours over the real network. ADDRESS: test all transports. "
-    "LIST, written as for `crosslayer compare`: test the transports that it names.",
+    help="For --study authoritative: query a server of yours over the real network. ADDRESS: query it over all "
+    "transports. LIST, as for `crosslayer compare`: query only over the transports that LIST names.",
 )
 @click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
 @click.option(
@@ -156,8 +163,8 @@ class _Measure(click.Command):
     type=TEXT,
     multiple=True,
     metavar="NAME|LIST",
-    help="For --sites: resolver to query, a NAME or a LIST of resolvers as in `crosslayer compare`; repeatable.  "
-    "[default: the list that $CROSSLAYER_RESOLVERS names]",
+    help="For --sites: resolvers of the pages' host names, a NAME or a LIST as for `crosslayer compare`; repeatable.  "
+    "[default: the file that $CROSSLAYER_RESOLVERS names]",
 )
 @click.option(
     "--ca",
@@ -209,7 +216,7 @@ def command(
     \b
     crosslayer measure --size smoke                       a small campaign of the default study
     crosslayer measure --study loss --links 4g,4g-loss-2 --pages wikipedia.org --rounds 20
-    crosslayer report data/local/loss-quick               its figures and claims
+    crosslayer report data/local/loss-quick               figures and claims of the campaign above
     """
     from crosslayer.campaign.plan import OWN_CAMPAIGNS, changed, check_names
     from crosslayer.links import Profile, own_profiles

@@ -23,7 +23,7 @@ _CANNOT_MEASURE = 3
 
 @click.group("page")
 def command() -> None:
-    """Make a web page to measure from your own recording, and compare a load of this page with the recording.
+    """Convert your own recording of a web page to a page for measurements, and check that it loads as recorded.
 
     \b
     crosslayer page from-har site.har --out pages/mine
@@ -39,14 +39,15 @@ _OUT = click.option(
 _SYNTHESISE = click.option(
     "--synthesise",
     is_flag=True,
-    help="Generate documents, style sheets and scripts, even if the recording has them.",
+    help="Replace the recorded documents, style sheets and scripts by generated ones of the same size.",
 )
 _CHECK = click.option(
     "--check/--no-check",
     "checked",
     default=True,
-    help="Load the page as `page check` does. If the check fails, make the page again with --synthesise and check it. "
-    "If it fails again, delete the page. A machine that cannot measure keeps the page unchecked.  [default: --check]",
+    help="Check the page as `page check` does. If the check fails, make the page again with --synthesise and repeat "
+    "the check. If the second check fails, delete the page. On a machine that cannot measure, the page is kept without "
+    "a check.  [default: --check]",
 )
 
 
@@ -60,10 +61,12 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
     The page requests the same resources from the same hosts, in the same order of discovery and with the same sizes.
-    Bodies come from the HAR; a missing body is generated with the same type and size. Cookies, credentials and
-    values in URLs are removed. The command reports what else it omits, and which studies can use the page.
+    Bodies come from the HAR. If the HAR lacks a body, the command generates one of the recorded type and size. Cookies,
+    credentials and values in URLs are removed. The command reports what else it omits, and which studies can use the
+    page.
 
-    In Chromium: developer tools, Network, "Export HAR". Record with an empty cache.
+    To record a HAR in Chromium, open the developer tools, tab Network, load the page with an empty cache, and choose
+    "Export HAR".
     """
     from crosslayer import pages
 
@@ -157,8 +160,8 @@ def _load(folder: Path) -> tuple[int, str]:
 def check(folder: Path, profile: str, clock: str, backend: str) -> None:
     """Load the page of FOLDER in Chromium and report how its requests, bytes and waterfall differ from the recording.
 
-    Exit status 1: the page requests other resources than the recording, a request fails, or the bytes differ by more
-    than 1 %.
+    Exit status 1: the requested resources are not those of the recording, a request fails, or the bytes differ from the
+    recorded bytes by more than 1 %.
     """
     from crosslayer.browser.recorded import compare, read_recorded
     from crosslayer.links import choose, load_profiles

@@ -17,15 +17,15 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> None:
     """Make the report of the dataset in FOLDER: its figures, its claims, and HTML files that show them.
 
-    OUT/index.html begins with a summary of the results and links to the studies and claims. The HTML files need no
-    network. OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. With --compare, the
-    report also shows the verdicts of the other dataset, and how many verdicts differ. If one dataset was measured in
-    real time and the other in virtual time, the report shows how much time computing adds.
+    OUT/index.html has a summary of the results, and links to the studies and claims. The HTML files need no network.
+    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. With --compare, the report
+    also shows the verdicts of the other dataset, and how many verdicts differ. If one dataset was measured in real time
+    and the other in virtual time, the report shows how much time computing adds.
 
-    Needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
+    The command needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 
     \b
-    crosslayer report                                   a committed campaign (data/raw/coalescing), into build/figures/
+    crosslayer report                                   the dataset data/raw/coalescing, into the folder build/figures/
     crosslayer report data/local/mine --out mine --pdf  your own campaign, also as PDF
     """
     from crosslayer.campaign.dataset import Dataset

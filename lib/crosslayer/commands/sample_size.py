@@ -92,7 +92,7 @@ def _line(*cells: object) -> str:
 @click.argument("folder", type=PATH)
 @click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
 def command(folder: Path, precision: str) -> None:
-    """Estimate from the pilot campaign in FOLDER how many rounds each cell needs for the precision.
+    """Estimate from the pilot campaign in FOLDER how many rounds each link and page needs to reach --precision.
 
     \b
     crosslayer measure --size smoke --rounds 10 --out data/local/pilot

@@ -38,9 +38,9 @@ def command(
     table says how to install the server. All servers together take about five minutes.
 
     \b
-    crosslayer servers                             all of them, on 4g
+    crosslayer servers                             all servers, over the link 4g
     crosslayer servers dnsproxy coalesce --link fiber --rounds 20
-    crosslayer servers --clock virtual             times that do not depend on this machine
+    crosslayer servers --clock virtual             times that hardly depend on this machine
 
     The command prints a table and writes four files to the folder of --out: servers.csv, servers.parquet, servers.html,
     and servers.json (in the format of quic-interop-runner).

@@ -9,7 +9,8 @@ import click
 def command() -> None:
     """Build crosslayer's Go programs (server, stub, guest programs) from the sources in the wheel, for this user.
 
-    Needs Go, and network access to download Go modules. Takes one to five minutes. In a checkout, use `make setup`.
+    The command needs Go, and network access to download Go modules. It takes one to five minutes. In a checkout, run
+    `make setup` instead.
     """
     from crosslayer import programs
 

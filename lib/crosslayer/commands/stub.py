@@ -35,8 +35,9 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
-    help="What a new connection may use: nothing from earlier ones (none), a ticket (ticket), or a ticket and early "
-    "data (early-data).  [default: ticket; none over udp and tcp]",
+    help="What a new connection uses. none: nothing of earlier connections. ticket: a ticket and, over QUIC, an "
+    "address-validation token. early-data, only over h3 and quic: also early data.  [default: ticket; none over udp "
+    "and tcp]",
 )
 @click.option(
     "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until an unanswered query gets SERVFAIL."
@@ -49,18 +50,19 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=_SECONDS,
     default=1.0,
     show_default=True,
-    help="Over DoUDP: seconds until a query is repeated; the wait doubles with each repetition.",
+    help="Over DoUDP: seconds until an unanswered query is repeated; the wait doubles with each repetition.",
 )
 @click.option(
     "--probe-idle-after",
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="Idle seconds after which the stub suspects that a connection is lost. If the server then sends nothing "
-    "within a probe timeout of the next query, the stub repeats this query on a new connection. 0: never.",
+    help="Seconds without an answer after which the stub tests the connection with its next query. If no packet "
+    "arrives within a probe timeout (PTO) after this query, the stub repeats the query on a new connection. 0: no "
+    "test.",
 )
-@click.option("--metrics", type=PATH, help="File to append the JSON lines to, instead of standard output.")
-@click.option("--control", type=PATH, help="Control socket: Unix socket that accepts commands (JSON lines).")
+@click.option("--metrics", type=PATH, help="Append the JSON line of each query to this file, not to standard output.")
+@click.option("--control", type=PATH, help="Path of a new Unix socket (control socket) that accepts commands.")
 @click.option(
     "--i-may-send-this", "consents", is_flag=True, help="Consent to sending packets to the upstream, for scripts."
 )
@@ -90,19 +92,22 @@ def command(
 ) -> None:
     """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
 
-    The stub keeps one connection; queries wait while it is set up. When the connection has ended, the next query opens
-    another. --resumption determines whether this connection uses tickets and tokens of earlier ones, and whether it
-    sends early data. The stub caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms,
-    new_connection, resumed, early_data, rcode, error and more.
+    The stub keeps one connection to the upstream. When this connection has ended, the next query opens a new one.
+    --resumption determines whether the new connection uses tickets and tokens of earlier connections, and whether it
+    sends early data. Queries that arrive while a connection is set up wait for this connection. The stub caches no
+    answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data,
+    rcode, error and more.
 
-    Outside `crosslayer link` and `crosslayer box`, HOST must be an IP address. Before you consent, the stub sends
-    nothing to another machine.
+    Outside `crosslayer link` and `crosslayer box`, HOST in --upstream must be an IP address. Before you consent, the
+    stub sends nothing to another machine.
 
     With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without a COMMAND, it runs until
     you stop it.
 
-    Without a COMMAND, the stub can have a control socket (--control). It accepts {"command": NAME}. NAME is one of:
-    ready, reset-sessions (closes the connection, keeps tickets and tokens), forget (also drops these), stats.
+    Without a COMMAND, the stub can have a control socket (--control). The socket accepts {"command": NAME}, one a line.
+    NAME is one of: ready (returns address and upstream of the stub), stats (returns counters of queries, failures and
+    connections), reset-sessions (closes the connection, keeps tickets and tokens), forget (closes the connection,
+    deletes tickets and tokens).
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353
