@@ -118,6 +118,8 @@ class Study:
     """Titles, by claim, of the claims whose numbers are at the top of the report."""
     picture: str = ""
     """Name of the figure that illustrates the study's part of the answer; empty if there is none."""
+    condition_titles: Mapping[str, str] = field(default_factory=dict)
+    """Titles of conditions in figures that compare real and virtual time, by value of the column `condition`."""
     primes_alias: bool = True
     """Whether loads prime with an alias of their page. If so, each page must have an alias."""
     measured_by: str = ""

@@ -115,7 +115,7 @@ def test_the_campaign_by_the_virtual_clock_is_paired_with_that_by_the_walls(tmp_
 def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> None:
     same = both(tmp_path / "same", rounds=12)
     drawer = report.Drawer(same, paired_campaigns(same))
-    grid, differences = figures.figures(same.campaign.study)
+    grid, differences = figures.figures(same.campaign.study, {})
     assert drawer.draw(grid).rows["apart"].to_list() == pytest.approx([0.0] * drawer.draw(grid).rows.height)
     verdict = drawer.draw(differences).verdict
     assert re.match(r"For (\d+) of \1 pairs of conditions, ", str(verdict))
@@ -129,7 +129,7 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
 @pytest.mark.parametrize(("rounds", "hollow"), [(1, False), (12, True)])
 def test_a_difference_is_hollow_only_where_an_interval_says_so(tmp_path: Path, rounds: int, hollow: bool) -> None:
     apart = both(tmp_path, later_ms=50.0, rounds=rounds)
-    _, differences = figures.figures(apart.campaign.study)
+    _, differences = figures.figures(apart.campaign.study, {})
     drawing = report.Drawer(apart, paired_campaigns(apart)).draw(differences)
     assert drawing.rows["agrees"].null_count() == (0 if hollow else drawing.rows.height)
     assert ('fill="white" stroke="#009e73"' in drawing.svg()) is hollow

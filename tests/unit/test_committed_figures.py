@@ -32,7 +32,10 @@ from crosslayer.studies import STUDIES
 ROOT = Path(__file__).parents[2]
 FIGURES = [(study.name, figure.name) for study in STUDIES.values() for figure in study.figures]
 FIGURES += [
-    (name, figure.name) for name in STUDIES if f"{name}-virtual" in CAMPAIGNS for figure in clocks.figures(name)
+    (name, figure.name)
+    for name, study in STUDIES.items()
+    if f"{name}-virtual" in CAMPAIGNS
+    for figure in clocks.figures(name, study.condition_titles)
 ]
 SERVER_COST = ("server-cost", "server-cost")
 VEGA_LITE_IN_JUPYTERLAB = "5.21"

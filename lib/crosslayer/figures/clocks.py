@@ -6,8 +6,9 @@ A duration in virtual time contains only network and timers; in real time it als
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -52,8 +53,16 @@ _FURTHER = (
     Style(SKY, "square", SOLID),
     Style(ORANGE, "circle", LONG),
 )
-_MAIN = {"kind": "full handshake", "condition": "main"}
-"""Meaning of an empty key."""
+_EMPTY = {"kind": "full handshake", "condition": "usual"}
+"""Titles of empty keys."""
+_TITLES = {
+    "refused": "ticket refused",
+    "kept": "kept connection",
+    "new": "new connection",
+    "0-rtt": "0-RTT",
+    "early-data": "early data",
+}
+"""Titles of conditions, resumptions and connections that several studies have."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
 
@@ -66,17 +75,18 @@ class BothClocks:
     virtual: Inputs
 
 
-def both_clocks_data(of: BothClocks) -> pl.DataFrame:
+def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.DataFrame:
     """Duration of each condition in real and in virtual time.
 
-    Columns panel, link, page, series, condition, and those of `metrics.clocks.compared`: ms.
+    `titles` has the titles of conditions in panels and series. Columns panel, link, page, series, condition, and those
+    of `metrics.clocks.compared`: ms.
     """
     wall, virtual, known = _both(of)
     shown = [condition for condition in known if condition.measure != clocks.START]
     varying = _varying(shown)
     parts = []
     for condition in shown:
-        series, rest = _described(condition, varying)
+        series, rest = _described(condition, varying, titles)
         title = pl.col("page") if condition.measure == clocks.PLT else pl.lit(f"{condition.measure} {rest}".strip())
         rows = clocks.compared(clocks.values(wall, condition), clocks.values(virtual, condition))
         labels = {"panel": title, "series": pl.lit(series), "condition": pl.lit(condition.name)}
@@ -84,18 +94,19 @@ def both_clocks_data(of: BothClocks) -> pl.DataFrame:
     return _ordered(of, parts)
 
 
-def differences_data(of: BothClocks) -> pl.DataFrame:
+def differences_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.DataFrame:
     """The increase by each step from one condition to another within a round, in real and in virtual time.
 
-    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and the
-    possible reasons for a difference of `metrics.clocks.reasons`: before_ms, cpu_ms and packets.
+    `titles` has the titles of conditions in panels and series. Columns panel, link, page, series, condition, reference,
+    those of `metrics.clocks.compared` (ms), agrees, and the possible reasons for a difference of
+    `metrics.clocks.reasons`: before_ms, cpu_ms and packets.
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
     parts = []
     for step in clocks.steps(known):
         rows = clocks.compared(clocks.differences(wall, step), clocks.differences(virtual, step))
-        panel, series = _step_described(step, varying)
+        panel, series = _step_described(step, varying, titles)
         labels = {"panel": panel, "series": series, "condition": step.condition.name, "reference": step.reference.name}
         rows = rows.with_columns(**{name: pl.lit(word) for name, word in labels.items()})
         rows = rows.join(clocks.reasons(wall, virtual, step), on=["link", "page"], how="left", maintain_order="left")
@@ -137,20 +148,28 @@ def _measures(known: list[ComparedCondition]) -> int:
     return len({one.measure for one in known})
 
 
-def _described(condition: ComparedCondition, varying: list[str]) -> tuple[str, str]:
+def _described(condition: ComparedCondition, varying: list[str], titles: Mapping[str, str]) -> tuple[str, str]:
     """The series of a condition, and the other fields in which it differs."""
+    titled = _titled(condition, titles)
     if "transport" in varying and condition.transport:
-        return condition.transport, condition.named(*(word for word in varying if word != "transport"))
-    return condition.named(*varying) or condition.name, ""
+        return condition.transport, titled.named(*(word for word in varying if word != "transport"))
+    return titled.named(*varying) or titled.name, ""
 
 
-def _step_described(step: Step, varying: list[str]) -> tuple[str, str]:
+def _step_described(step: Step, varying: list[str], titles: Mapping[str, str]) -> tuple[str, str]:
     """Panel and series of a step."""
-    series, _ = _described(step.condition, varying)
-    others = step.condition.named(*(word for word in varying if word not in ("transport", step.word)))
-    one, other = (getattr(side, step.word) or _MAIN.get(step.word, "") for side in (step.condition, step.reference))
+    series, _ = _described(step.condition, varying, titles)
+    sides = [_titled(side, titles) for side in (step.condition, step.reference)]
+    others = sides[0].named(*(word for word in varying if word not in ("transport", step.word)))
+    one, other = (getattr(side, step.word) or _EMPTY.get(step.word, "") for side in sides)
     sentence = f"minus {other}" if step.word == "transport" else f"{one} minus {other}"
     return f"{step.condition.measure}{f' {others}' if others else ''}: {sentence}", series
+
+
+def _titled(condition: ComparedCondition, titles: Mapping[str, str]) -> ComparedCondition:
+    """The condition with titles in place of its values."""
+    kind, name = (titles.get(value, value) for value in (condition.kind, condition.condition))
+    return replace(condition, kind=kind, condition=name)
 
 
 def _ordered(of: BothClocks, parts: list[pl.DataFrame]) -> pl.DataFrame:
@@ -310,8 +329,12 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     )
 
 
-def figures(study: str) -> tuple[Figure, ...]:
-    """The figures that compare a study's two campaigns; their `data` takes a `BothClocks`."""
+def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
+    """The figures that compare a study's two campaigns; their `data` takes a `BothClocks`.
+
+    `titles` has the titles of the study's conditions (`Study.condition_titles`).
+    """
+    all_titles = {**_TITLES, **titles}
     return (
         Figure(
             name=f"{study}-both-clocks",
@@ -321,7 +344,7 @@ def figures(study: str) -> tuple[Figure, ...]:
             "computing takes no time, so the difference is the time that computing adds.",
             note="Full: virtual time. Pale: real minus virtual time. Lines: 95 % intervals of this difference; the "
             "rounds of each campaign are resampled separately.",
-            data=both_clocks_data,
+            data=partial(both_clocks_data, titles=all_titles),
             chart=both_clocks,
             table=both_clocks_table,
             width=TEXT_WIDTH,
@@ -334,7 +357,7 @@ def figures(study: str) -> tuple[Figure, ...]:
             "not contribute, both are equal.",
             note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the interval of "
             "real minus virtual time lies more than 0.1 ms (the resolution of a browser's clock) from 0.",
-            data=differences_data,
+            data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,
             verdict=differences_verdict,

@@ -59,7 +59,7 @@ class Drawer:
         """Figures of the study, then those that compare clocks or hosts, if the campaigns have several."""
         study = STUDIES.get(self.dataset.campaign.study)
         of_study = study.figures if study else ()
-        of_clocks = clocks.figures(study.name) if study and self.other else ()
+        of_clocks = clocks.figures(study.name, study.condition_titles) if study and self.other else ()
         several = len(self.dataset.campaign.hosts) > 1 and self.dataset.files["page_loads"]
         return (*of_study, *of_clocks, *((HOSTS,) if several else ()))
 

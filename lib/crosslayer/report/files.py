@@ -158,7 +158,7 @@ def saved_figures(folder: Path) -> list[Saved]:
     """
     drawn = []
     for study in STUDIES.values():
-        for figure in (*study.figures, *clocks.figures(study.name), HOSTS):
+        for figure in (*study.figures, *clocks.figures(study.name, study.condition_titles), HOSTS):
             path = folder / study.name / f"{figure.name}.json"
             if not path.is_file():
                 continue

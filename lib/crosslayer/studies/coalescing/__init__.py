@@ -70,5 +70,6 @@ STUDY = Study(
         "T198": "PLT over DoUDP + H3 1-RTT: DoH + H3 1-RTT",
         "T203": "PLT that H3 0-RTT saves",
     },
+    condition_titles={"no-token": "without token"},
     browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )
