@@ -140,7 +140,7 @@ def test_the_figure_says_what_was_put_in() -> None:
     assert drawing.table.height == 4 * (3 + 3) * 4
     verdict = str(drawing.verdict)
     assert re.search(
-        r"by (1\.0|0\.9)\d to 1\.0\d RTT \(14\.\d to 9\d\.\d ms\) than with a gateway that uses two", verdict
+        r"by (1\.0|0\.9)\d to 1\.0\d RTT \(14\.\d to 9\d\.\d ms\), compared with a gateway with two", verdict
     )
     assert re.search(r"with two connections makes the PLT -0\.0\d to ", verdict)
 

@@ -313,20 +313,21 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
     sentence = (
-        f"For {agree} of {known.height} pairs of conditions, real and virtual time give the same difference: the 95 % "
-        f"interval of real minus virtual time is not beyond ±{clocks.RESOLUTION_MS:g} ms. By chance alone, at most "
-        "about one interval in twenty would be."
+        f"For {agree} of {known.height} pairs of conditions, the difference is the same in real and in virtual time: "
+        f"the 95 % interval of real minus virtual difference overlaps ±{clocks.RESOLUTION_MS:g} ms. Each link and page "
+        "counts as a pair of its own. By chance alone, at most about one interval in twenty would lie outside "
+        f"±{clocks.RESOLUTION_MS:g} ms."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
     for measure in _MEASURES:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
-            counted = f"{rows.height} of {known.filter(of_measure).height}"
+            counted = f"{rows.height} of {known.filter(of_measure).height} pairs"
             by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
-    return (
-        f"{sentence} Real minus virtual time of the other pairs: {', '.join(by_measure)}." if by_measure else sentence
-    )
+    if not by_measure:
+        return sentence
+    return f"{sentence} Real minus virtual difference of the other pairs: {', '.join(by_measure)}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -338,10 +339,11 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
     return (
         Figure(
             name=f"{study}-both-clocks",
-            title=f"Time of network and of computation: study {study}",
+            title=f"Network time and computing time: {study}",
             notebook=NOTEBOOK,
-            caption="Median duration of each condition, measured in virtual time and in real time. In virtual time, "
-            "computing takes no time, so the difference is the time that computing adds.",
+            caption="Median duration of the exchanges, queries or page loads of each condition, once in virtual time "
+            "and once in real time. In virtual time, computing takes no time. Real minus virtual time is therefore "
+            "the time that computing adds.",
             note="Full: virtual time. Pale: real minus virtual time. Lines: 95 % intervals of this difference; the "
             "rounds of each campaign are resampled separately.",
             data=partial(both_clocks_data, titles=all_titles),
@@ -353,10 +355,10 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions within a round, in real and in virtual time. If computing does "
-            "not contribute, both are equal.",
+            caption="Difference between two conditions within a round, once in real time and once in virtual time. "
+            "Both differences are equal if computing adds the same time to both conditions.",
             note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the interval of "
-            "real minus virtual time lies more than 0.1 ms (the resolution of a browser's clock) from 0.",
+            "real minus virtual difference lies outside ±0.1 ms (the resolution of a browser's clock).",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

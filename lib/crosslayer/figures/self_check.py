@@ -96,11 +96,14 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this campaign has no self-check."
     shown = pooled.with_columns(name=pl.col("series").str.replace("A/A: (.+)", "$1 (A/A)"))
     known = shown.filter(pl.col("low").is_not_null())
+    margin = f"±{metrics.EQUAL_PERCENT:g} %"
     parts = {
-        f"Equal within {metrics.EQUAL_PERCENT:g} %": known.filter(pl.col("equal")),
-        f"Not shown to be equal within {metrics.EQUAL_PERCENT:g} %": known.filter(~pl.col("equal")),
-        "Different distributions (Kolmogorov-Smirnov test, 5 %)": known.filter(pl.col("ks_p") < _KS_LEVEL),
-        "Too few rounds": shown.filter(pl.col("low").is_null()),
+        f"Median PLT difference within {margin} (whole 90 % interval)": known.filter(pl.col("equal")),
+        f"Median PLT difference not shown to be within {margin}": known.filter(~pl.col("equal")),
+        "Different PLT distributions of the two loads (Kolmogorov-Smirnov test, 5 %)": known.filter(
+            pl.col("ks_p") < _KS_LEVEL
+        ),
+        "Too few rounds for an interval": shown.filter(pl.col("low").is_null()),
     }
     return " ".join(f"{what}: {', '.join(rows['name'])}." for what, rows in parts.items() if rows.height)
 
@@ -110,7 +113,7 @@ SELF_CHECK = partial(
     name="aa-self-check",
     title="Self-check (A/A) and negative control",
     caption="Differences of the PLT within a round. A/A: a load minus its repetition. Negative control: a load whose "
-    "ticket the server refuses, minus the H3 1-RTT load. Both loads of a pair make the same handshake, so any "
+    "ticket the server refuses, minus the H3 1-RTT load. The two loads make the same kind of handshake, so any "
     "difference is an error of the procedure.",
     note="Each tick is one round. Orange: median and 90 % interval. Loads are equal if the interval lies within the "
     "grey band, -3 % to +3 % (two one-sided tests at 5 %).",

@@ -34,12 +34,12 @@ def token_verdict(frame: pl.DataFrame) -> str:
     sentence = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
-        f" The token saves a round-trip on {' and '.join(whole)}: the document exceeds three times the bytes that the "
-        "server received. Without a token, a server may not send more (RFC 9000, section 8.1)."
+        f" The token saves about one round-trip on {' and '.join(whole)}. Without a token, a server may send at most "
+        "three times the bytes that it has received (RFC 9000, section 8.1). The document is larger than that."
         if whole
         else ""
     )
-    return f"With the token, the document is complete earlier by {sentence} (medians over all links).{why}"
+    return f"The token makes the document complete earlier, by {sentence} (medians over all links).{why}"
 
 
 FIGURES = (
@@ -57,7 +57,8 @@ FIGURES = (
         title="A returning visit with early data, with and without an address-validation token",
         notebook="question_token",
         caption="Time from the start of the navigation until the document is complete, in multiples of the link's "
-        "RTT. Three loads: full handshake, early data with the address-validation token, and early data without it.",
+        "RTT. Three kinds of load: full handshake, early data with the address-validation token, and early data "
+        "without the token.",
         note="Bars: 95 % intervals. The server log confirms which loads had the token.",
         verdict=token_verdict,
     ),

@@ -81,8 +81,8 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
     if min(len(start), len(whole)) < len(_BROWSERS) or not later:
         return "Not answered: this dataset lacks one of the kinds of load."
     return (
-        f"With early data, the response starts earlier by {' and '.join(start)}. The PLT is shorter by "
-        f"{' and '.join(whole)} (medians over all links and pages). Firefox's PLT minus Chromium's: "
+        "Early data compared with a full handshake (medians over all links and pages): the response starts earlier "
+        f"by {' and '.join(start)}, and the PLT is shorter by {' and '.join(whole)}. Firefox's PLT minus Chromium's: "
         f"{', '.join(later)} (ranges: over links and pages)."
     )
 
@@ -163,8 +163,8 @@ FIGURES = (
         name="browsers-compared",
         title="Firefox and Chromium, with full handshakes and with early data",
         notebook="question_browsers",
-        caption="PLT in multiples of the link's RTT in Chromium and in Firefox, each with a full handshake and "
-        "with early data, measured alternately.",
+        caption="PLT in multiples of the link's RTT. Four cases, measured in every round: Chromium and Firefox, each "
+        "with a full handshake and with early data.",
         note="Marks: medians; bars: 95 % intervals. The server log confirms early data.",
         verdict=browsers_verdict,
     ),
@@ -172,9 +172,9 @@ FIGURES = (
         name="browsers-visits",
         title="Change of the PLT by DoQ and early data in each browser",
         notebook="question_browsers",
-        caption="PLT of a visit minus the PLT of the baseline, DoUDP with a full handshake in the same browser. A "
-        "visit is the sum of a lookup and a page load in one round. DoQ + H3 1-RTT is a first "
-        "visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are returning visits.",
+        caption="PLT of three kinds of visit minus the PLT of the baseline (DoUDP + H3 1-RTT in the same browser), in "
+        "percent of the baseline. The PLT of a visit is the time of a lookup plus the PLT of a page load of the same "
+        "round. DoQ + H3 1-RTT is a first visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are returning visits.",
         note="Marks: differences of medians, percent; bars: 95 % intervals. Whole rounds are resampled, so both "
         "medians stay paired.",
         data=visits_data,

@@ -274,9 +274,9 @@ FIGURES = (
         name="certificate-sizes",
         title="A DNS exchange and the size of the server's certificate",
         notebook="question_certificates",
-        caption="Median exchange on a new connection in multiples of the link's RTT, against the size of the server's "
-        "TLS Certificate message. Three clients: a new one, one with an address-validation token, and one that "
-        "resumes a session and so receives no certificate.",
+        caption="Median time of a DNS exchange on a new connection in multiples of the link's RTT, against the size of "
+        "the server's TLS Certificate message. Columns: first visit, client with an address-validation token, client "
+        "with a ticket. A client with a ticket resumes a session and receives no certificate.",
         note="Vertical dashed lines: certificate size at which the server's first flight has three times the bytes "
         "received (QUIC, RFC 9000) or ten segments (TCP, RFC 6928). The curves of DoT and DoH coincide; the curves "
         "of DoQ and DoH3 coincide too. Bars: 95 % intervals.",
@@ -290,8 +290,8 @@ FIGURES = (
         name="certificate-steps",
         title="Where a certificate adds a round-trip",
         notebook="question_certificates",
-        caption="Smallest TLS Certificate message that adds a round-trip to an exchange of a first visit, determined "
-        "by bisection between 736 and 22,000 bytes.",
+        caption="Smallest TLS Certificate message that adds a round-trip to the DNS exchange of a first visit. A "
+        "bisection between 736 and 22,000 bytes determines this size.",
         note="Vertical ticks: certificate size at which the server's first flight has three times the bytes received "
         "(QUIC) or ten segments (TCP). Bars: 95 % intervals.",
         data=steps_data,
@@ -304,7 +304,8 @@ FIGURES = (
         notebook="question_certificates",
         caption="Median time until the page's document is complete, name resolution included, in multiples of the "
         "link's RTT, against the size of the TLS Certificate message. Lookup and page use two connections (DoQ and "
-        "HTTP/3) or share one (HTTP/3). Where possible, a client with a ticket sends query and request as early data.",
+        "HTTP/3) or share one (HTTP/3). A client with a ticket sends its query as early data. On two connections, it "
+        "also sends the page's request as early data.",
         note="Bars: 95 % intervals. The server log confirms ticket, token and number of connections.",
         data=visits_data,
         chart=visits_chart,

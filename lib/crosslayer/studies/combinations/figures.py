@@ -187,15 +187,15 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
         if all(of["low"] is not None and of["low"] > _CLEAR for of in _of(frame, exchange, WITH))
     ]
     which = (
-        f" On every page, the PLT is longer than the baseline's by more than {_CLEAR:g} RTT (whole interval) with "
-        f"{', '.join(slower)}."
+        f" With {', '.join(slower)}, the PLT is longer than the baseline's on every page (whole interval above "
+        f"{_CLEAR:g} RTT)."
         if slower
         else ""
     )
     return (
-        "PLT of a page load with early data and token, minus the PLT of the baseline (DoUDP + H3 1-RTT): "
-        f"{_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with DoQ 0-RTT. "
-        f"Medians over all links; ranges: over the pages.{which}"
+        "Page loads with early data and token, compared with the baseline (DoUDP + H3 1-RTT). PLT minus the "
+        f"baseline's PLT: {_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with "
+        f"DoQ 0-RTT (medians over all links; ranges: over the pages).{which}"
     )
 
 
@@ -238,8 +238,9 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
     if not (emulated and plain):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT minus the PLT of DoUDP + H3 1-RTT (medians; ranges: over links and pages). Coalescing as the paper "
-        f"emulates it (DoQ + H3 0-RTT with token): {emulated}. Control (DoUDP + H3 0-RTT with token): {plain}."
+        "PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over links and pages). "
+        f"Coalescing as the paper emulates it (DoQ + H3 0-RTT with token): {emulated}. Control (DoUDP + H3 0-RTT with "
+        f"token): {plain}."
     )
 
 
@@ -268,8 +269,9 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
     if not (unfair and fair):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT with DoQ minus PLT with DoUDP (medians; ranges: over links and pages). Ticket and token on both "
-        f"sides: {fair}. As in the paper, ticket and token only on the side with DoQ: {unfair}."
+        "PLT with DoQ minus PLT with DoUDP, in percent of the latter (medians; ranges: over links and pages). Both "
+        f"page loads have web ticket and token: {fair}. As in the paper, only the page load with DoQ has web ticket "
+        f"and token: {unfair}."
     )
 
 
@@ -330,8 +332,8 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{reach(added, 1)} % with {BEST[protocol] if visit == _RETURNING else protocol}")
         sentences.append(f"{visit.capitalize()}: {', '.join(parts)}.")
     return (
-        "Increase of the PLT over plain DNS in the same state (ranges: over links and pages; the figure pools the "
-        f"links). {' '.join(sentences)}"
+        "Increase of the PLT over the same kind of visit with plain DNS. Ranges: over links and pages (the figure "
+        f"pools the links). {' '.join(sentences)}"
     )
 
 
@@ -388,11 +390,11 @@ def implementations_verdict(frame: pl.DataFrame) -> str:
         of_client = frame.filter(source="measured", client=client)
         handshakes, exchanges = (of_client.filter(measure=measure)["median"] for measure in _PHASES.values())
         if exchanges.len():
-            sentences.append(f"{client}: {reach(exchanges, 2)} ms (handshake: {reach(handshakes, 2)} ms)")
+            sentences.append(f"{client}: {reach(exchanges, 2)} ms (handshake alone: {reach(handshakes, 2)} ms)")
     if not sentences:
         return "Not answered: this dataset has one implementation only."
     return (
-        "Additional time of a DoQ exchange, compared with quic-go and X25519 (medians; ranges: over the links). "
+        "Time of a DoQ exchange minus the time with quic-go and X25519 (medians; ranges: over the links). "
         f"{'. '.join(sentences)}."
     )
 
@@ -410,8 +412,8 @@ FIGURES = (
         name="factorial",
         title="All combinations of DNS and HTTP/3 states",
         caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the link's "
-        "RTT. DNS: full handshake, resumed session or early data. Page: full handshake, or early data with or without "
-        "the address-validation token.",
+        "RTT. Rows: DNS exchange with a full handshake, a resumed session or early data. Columns: page load with a "
+        "full handshake, with early data, or with early data and the address-validation token.",
         note=f"Numbers: medians over all links; in small print: 95 % intervals. {_SUM}",
         data=factorial_data,
         chart=factorial,
@@ -432,11 +434,11 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: as in the paper, "
-        "only the side with DoQ has a web ticket. Other rows: both sides have no web ticket, a web ticket, or a web "
-        "ticket and a token.",
-        note=f"{_NOTE} In the first row, the two sides differ in exchange and page load, in all other rows only in the "
-        "exchange.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series: as in the paper, "
+        "only the page load with DoQ has a web ticket. Other series: both page loads have no web ticket, both have a "
+        "web ticket, or both have a web ticket and a token.",
+        note=f"{_NOTE} In the first series, exchange and page load differ; in all other series, only the exchange "
+        "differs.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,
@@ -446,7 +448,7 @@ FIGURES = (
         name="visits",
         title="First visit and returning visit",
         caption="PLT minus the PLT of the same kind of visit with plain DNS. First visit: full handshakes with "
-        "resolver and web server. Returning visit: with the web server, early data and token; with the resolver, "
+        "resolver and web server. Returning visit: the page load has early data and a token; the DNS exchange has "
         "early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
         note=f"{_NOTE} For each page, all emulated links are pooled.",
         data=visits_data,
@@ -458,8 +460,8 @@ FIGURES = (
         name="implementations",
         title="A DoQ exchange with other clients and key shares",
         caption="Time of a DoQ exchange with a full handshake, minus the time with quic-go (Go) and key share X25519 "
-        "in the same round. Two variants are compared with it: aioquic (Python) with P-256, which makes all other "
-        "exchanges of this study; and quic-go with X25519MLKEM768, the key share of browsers, which needs two "
+        "in the same round. First variant: aioquic (Python) with key share P-256, which makes all other exchanges of "
+        "this study. Second variant: quic-go with X25519MLKEM768, the key share of browsers. This key share needs two "
         "Initials.",
         note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time, computing takes "
         "no time, so only packets and timers differ.",

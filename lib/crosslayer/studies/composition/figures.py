@@ -40,8 +40,8 @@ def composition_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
     return (
-        "Sum of a DNS exchange and a decoupled load, minus the coupled load of the same round (medians; ranges: over "
-        f"links and pages). {'. '.join(sentences)}."
+        "Time of a DNS exchange plus a decoupled load, minus the time of a coupled load of the same round (medians; "
+        f"ranges: over links and pages). {'. '.join(sentences)}."
     )
 
 
@@ -65,8 +65,9 @@ FIGURES = (
         name="composition",
         title="DNS exchange plus decoupled load, minus coupled load",
         notebook="question_composition",
-        caption="Decoupled load: the browser receives the address. Coupled load: the browser resolves the name itself. "
-        "Encrypted transports resume a session.",
+        caption="Time until the first byte, and PLT: a DNS exchange plus a decoupled load, minus a coupled load of the "
+        "same round. Decoupled load: the browser receives the address and does not resolve the name. Coupled load: "
+        "the browser resolves the name itself. Encrypted transports resume a session.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -113,9 +113,9 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
         "Early data saves a round-trip only if the server answers it on arrival. Time saved until the response starts, "
         f"per ms of RTT: {with_interval(early, 'ms', 2)} if the server answers on arrival, "
         f"{with_interval(late, 'ms', 2)} if it answers after the handshake, {with_interval(resumed, 'ms', 2)} in a "
-        f"resumed session without early data. In {_PAPER}, the saved PLT does not grow with the RTT "
-        f"({printed}, on links of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are answered "
-        "after the handshake."
+        f"resumed session without early data. In {_PAPER}, 0-RTT saves {printed} of PLT on links with RTTs of 15 and "
+        "92 ms. This saving does not grow with the RTT. So the paper's 0-RTT loads behave like requests that are "
+        "answered after the handshake."
     )
 
 
@@ -130,7 +130,8 @@ FIGURES = (
         title="Time saved by resumption, by the server's treatment of early data",
         notebook="question_early_data",
         caption="Time of a load with a full handshake minus the time of a resumed load in the same round, against "
-        "the link's RTT. The server answers early data on arrival, answers it after the handshake, or refuses it.",
+        "the link's RTT. Three kinds of resumed load: the server answers early data on arrival, the server answers it "
+        "after the handshake, or there is no early data.",
         note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {_PAPER} Figs. 10 and 11.",
         data=early_data_data,
         chart=early_data,

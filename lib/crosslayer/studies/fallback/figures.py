@@ -142,10 +142,10 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks first or returning visits."
     ended = frame.filter(pl.col("ended") > 0)
     tried = frame["loads"].sum()
-    missing = f" Over all faults, no page came in {ended['ended'].sum()} of {tried} loads." if ended.height else ""
+    missing = f" In {ended['ended'].sum()} of all {tried} loads of the figure, no page came." if ended.height else ""
     return (
-        "A path that blocks UDP port 443 delays the start of the response (differences of medians, ranges over the "
-        f"links). {' '.join(sentences)}{missing}"
+        "A path that blocks UDP port 443 delays the start of the response, compared with the path without this fault "
+        f"(differences of medians; ranges: over the links). {' '.join(sentences)}{missing}"
     )
 
 
@@ -205,7 +205,8 @@ def timers_verdict(frame: pl.DataFrame) -> str:
         if listed:
             sentences.append(f"{about}: {', '.join(listed)}.")
     return (
-        f"Lowest and highest wait of all rounds and links. {' '.join(sentences)}"
+        "Wait from the first packet of one attempt to the first packet of the next (lowest to highest of all rounds "
+        f"and links). {' '.join(sentences)}"
         if sentences
         else "Not answered: this dataset lacks attempts."
     )
@@ -216,8 +217,9 @@ FIGURES = (
         name="fallback-response",
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
-        caption="Time from the start of the navigation or request until the response starts, by client, link and "
-        "fault of the path. Clients resolve the page's host themselves over DoUDP. QUIC to all other hosts works. "
+        caption="Time from the start of the navigation (browsers) or of the request (curl) until the response starts, "
+        "by client, link and fault of the path. Clients resolve the page's host themselves over DoUDP. QUIC to hosts "
+        "other than the page's host works. "
         "curl is called with --http3, except where the page's host has no HTTPS record.",
         note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. Before each "
         "load, probes verified the fault.",
@@ -232,8 +234,8 @@ FIGURES = (
         title="How long a client waits before it tries something else",
         notebook="question_fallback",
         caption="Time between the two packets that each row names, e.g. the first QUIC packet and the TCP SYN. In "
-        "the rows with a late DNS answer, this answer comes after 600 ms. There, a wait of 600 ms ends with the "
-        "answer, not with a timer.",
+        "the rows with a late DNS answer, this answer comes after 600 ms. A wait of 600 ms in these rows ends with "
+        "the answer, not with a timer.",
         note="Marks: medians; bars: lowest to highest of all rounds.",
         data=timers_data,
         chart=timers,

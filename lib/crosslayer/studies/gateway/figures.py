@@ -36,8 +36,8 @@ def gateway_verdict(frame: pl.DataFrame) -> str:
         for series in (NOW, LIKE, SAME)
     )
     return (
-        "If the gateway uses one connection for DNS and page, the PLT of a first visit is shorter: "
-        f"by {now} than without a gateway, and by {like} than with a gateway that uses two connections. A gateway with "
+        "A local gateway with one connection for DNS and page shortens the PLT of a first visit: "
+        f"by {now}, compared with no gateway; by {like}, compared with a gateway with two connections. A gateway with "
         f"two connections makes the PLT {same} longer than no gateway. Ranges: over links and pages."
     )
 
@@ -61,7 +61,7 @@ FIGURES = (
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
         caption="PLT differences within a round between three first visits in Chromium: without a gateway, and through "
-        "a local gateway with one or two upstream connections. Two connections: one for DoH3, one for the page.",
+        "a local gateway with one or two connections to the server. Two connections: one for DoH3, one for the page.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
         "connections.",
         verdict=gateway_verdict,

@@ -154,7 +154,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " Delay that Encrypted Client Hello (ECH) adds to a visit with a valid record (medians over all links). "
+            " Delay by Encrypted Client Hello (ECH), compared with a visit with a valid record without ECH (medians "
+            "over all links). "
             f"{'. '.join(ech_costs)}."
         )
     return verdict

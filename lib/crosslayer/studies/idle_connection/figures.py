@@ -145,13 +145,14 @@ def idle_verdict(frame: pl.DataFrame) -> str:
     beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("client") == stub)
     for (event,), some in beyond.group_by(["path_event"], maintain_order=True):
         worst = ", ".join(f"{values['protocol']} {values['median']:.2f} RTT" for values in some.iter_rows(named=True))
-        sentences.append(f"{worst} ({event})")
+        title = str(event)
+        sentences.append(f"{title[:1].upper()}{title[1:]}: {worst}.")
     verdict = ""
     if sentences:
         verdict = (
-            "After an event, the stub gets no packet on the old connection. It waits once, and then also opens a new "
-            "connection. Time from the end of this wait to the answer, 99th percentile over links and idle times: "
-            f"{'; '.join(sentences)}. "
+            "After an event, the stub gets no packet on its old connection. The stub waits once, and then also opens a "
+            "new connection. Time from the end of this wait to the answer, by event (99th percentile over links and "
+            f"idle times). {' '.join(sentences)} "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}
@@ -159,10 +160,10 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         if (most := some["median"].max()) is not None:
             within[float(most) <= _LIMIT_RTT].append(_WHERE[str(event)])  # type: ignore[arg-type]
     if any(within.values()):
-        verdict += f"Over QUIC with early data, at most {_LIMIT_RTT:g} RTT are expected. "
-    for events, where in ((within[True], "at most this"), (within[False], "longer")):
+        verdict += f"Over QUIC with early data, this time should be at most {_LIMIT_RTT:g} RTT. "
+    for events, where in ((within[True], f"at most {_LIMIT_RTT:g} RTT"), (within[False], "longer")):
         if events:
-            verdict += f"The time is {where} if {' or if '.join(events)}. "
+            verdict += f"The measured time is {where} if {' or if '.join(events)}. "
     late = answers.filter(pl.col("median") >= _STALL_MS)
     stalls = [
         f"{client} {reach(some['median'] / 1000, 1)} s"
@@ -170,8 +171,10 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         if not (some := late.filter(client=client)).is_empty()
     ]
     stalled = (
-        "Clients whose median answer takes a second or more in some cases (ranges: over these cases): "
-        f"{', '.join(stalls) or 'none'}"
+        "In some cases (event, transport, link, idle time), the median answer takes one second or more. Ranges over "
+        f"these cases, by client: {', '.join(stalls)}."
+        if stalls
+        else "No client's median answer takes one second or more."
     )
     never = [
         f"{client} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
@@ -179,7 +182,8 @@ def idle_verdict(frame: pl.DataFrame) -> str:
             ["path_event", "client"], maintain_order=True
         )
     ]
-    return f"{verdict}{stalled}." + (f" No answer to 20 queries: {'; '.join(never)}." if never else "")
+    unanswered = f" In some rounds, 20 queries got no answer: {'; '.join(never)}." if never else ""
+    return f"{verdict}{stalled}{unanswered}"
 
 
 FIGURES = (
@@ -188,8 +192,8 @@ FIGURES = (
         title="The first query after an idle time",
         notebook="question_idle_connection",
         caption="Time from the first query after an idle time to its valid answer, repetitions by the client "
-        "included, on the link with the longest RTT. In the middle of the idle time, an event affects the client's "
-        "connection. Rows: lengths of the idle time.",
+        "included, on the link with the longest RTT. Columns: event in the middle of the idle time, which affects the "
+        "client's connection. Rows: transport and length of the idle time.",
         note="Bars: 95 % intervals (rounds resampled). A client repeats a query at once after SERVFAIL, and after 5 s "
         "without an answer. No mark: 20 queries got no answer. Chromium uses its own resolver, over DoH and DoH3 only.",
         data=idle_data,

@@ -109,9 +109,9 @@ def key_share_verdict(frame: pl.DataFrame) -> str:
     most = doq.sort("median")["link"][-1]
     over_doq, over_dot = (f"{reach(rows['median'], 1)} ms" for rows in of_bytes)
     return (
-        f"X25519MLKEM768 makes the exchange longer by {reach(doq['median'], 1)} ms over DoQ and by "
+        f"X25519MLKEM768 instead of X25519 makes a DNS exchange longer by {reach(doq['median'], 1)} ms over DoQ and by "
         f"{reach(dot['median'], 1)} ms over DoT. At the link's rates, transmission of its additional bytes takes "
-        f"{over_doq} over DoQ and {over_dot} over DoT. Ranges: over the links. The increase is largest on "
+        f"{over_doq} over DoQ and {over_dot} over DoT. Ranges: over the links. The increase over DoQ is largest on "
         f"{link_title(most)}."
     )
 
@@ -121,7 +121,7 @@ FIGURES = (
         name="key-share-cost",
         title="Cost of the post-quantum key share",
         notebook="question_key_share",
-        caption="Time of an exchange on a new connection with the key share X25519MLKEM768, which today's browsers "
+        caption="Time of a DNS exchange on a new connection with the key share X25519MLKEM768, which today's browsers "
         "send, minus the time with X25519 in the same round.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: time to transmit the additional bytes at the "
         "link's rates.",

@@ -153,15 +153,16 @@ def doq_verdict(frame: pl.DataFrame) -> str:
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks one of the kinds of lookup, or has too few rounds."
     return (
-        f"Lookup over DoQ compared with DoUDP, by loss. {'. '.join(sentences)}. Reason where DoQ is faster: a lost DoQ "
-        "packet is repeated after a probe timeout, a lost DoUDP query only after one second."
+        f"Lookup over DoQ, compared with a lookup over DoUDP at the same loss rate. {'. '.join(sentences)}. Where DoQ "
+        "is faster, the reason is the repetition of lost packets. A lost DoQ packet is repeated after a probe timeout, "
+        "a lost DoUDP query only after one second."
     )
 
 
 _CASES = {
-    _KEPT: "Kept connection",
-    "DoQ": "New connection without early data",
-    _EARLY: "New connection with early data",
+    _KEPT: "DoQ on a kept connection",
+    "DoQ": "DoQ on a new connection without early data",
+    _EARLY: "DoQ on a new connection with early data",
 }
 _CLEAR = 0.05
 """Minimum difference that the verdict calls faster or slower, RTT."""
@@ -220,9 +221,9 @@ def saved_verdict(frame: pl.DataFrame) -> str:
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Loss at which early data saves time (whole interval above 0). "
-        f"{'. '.join(sentences)}. If the first flight is lost, the early data is lost with it. In this case, a "
-        "DoQ lookup with early data takes one round-trip more than one without."
+        "Loss rates at which early data saves time (whole interval above 0). "
+        f"{'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too. A DoQ lookup that "
+        "loses its first flight takes one round-trip more with early data than without."
     )
 
 
@@ -231,8 +232,9 @@ FIGURES = (
         name="loss-lookups",
         title="A lookup when packets are lost",
         notebook="question_loss",
-        caption="Duration of one lookup in three cases: new connection without early data, new connection with early "
-        "data, kept connection. Horizontal axis: share of packets lost independently in each direction.",
+        caption="Duration of one lookup. DoT, DoH and DoQ: new connection with a full handshake. DoQ 0-RTT: new "
+        "connection with early data. DoQ, kept: kept connection. Horizontal axis: share of packets lost independently "
+        "in each direction.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,

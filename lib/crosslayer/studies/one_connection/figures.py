@@ -145,18 +145,15 @@ def worth_verdict(frame: pl.DataFrame) -> str:
             BACK,
             "asking for the page at once",
             (
-                "Returning visit: if the page is requested together with its name, {} than if it is requested after "
-                "the answer."
+                "Returning visit, page requested together with its name: {} than if the page is requested after the "
+                "DNS answer."
             ),
             1,
         ),
         (
             BACK,
             "not waiting for SETTINGS",
-            (
-                "Returning visit: if the client waits for the server's SETTINGS before its query, {} than if it does "
-                "not wait."
-            ),
+            ("Returning visit, client waits for the server's SETTINGS before its query: {} than without this wait."),
             -1,
         ),
     ):
@@ -265,7 +262,7 @@ FIGURES = (
         title="Round-trips until the name is resolved and the page starts",
         notebook="question_one_connection",
         caption="Time until the name is resolved, and time until the first byte of the document arrives, in multiples "
-        "of the link's RTT. All ways to resolve a name and load its page are compared.",
+        "of the link's RTT. Rows: ways to resolve the name and load its page.",
         note="Vertical ticks: round-trips that the protocols need. Each mark is one page; bars: 95 % intervals. The "
         "server log confirms each condition.",
         data=ladder_data,
@@ -277,9 +274,10 @@ FIGURES = (
         name="one-connection-worth",
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
-        caption="How much earlier the document is complete if DoH3 and the page share one connection than if each has "
-        "its own, in multiples of the link's RTT (negative: later). Further rows: time saved by sending the DNS query "
-        "and the page request together, by not waiting for SETTINGS, and by the address-validation token.",
+        caption="Time by which the document is complete earlier, in multiples of the link's RTT (negative: later). "
+        "Rows with 'over': DoH3 and page share one connection, compared with the lookup that the row names "
+        "and a separate connection for the page. Other rows: the page is requested together with its name, the client "
+        "does not wait for SETTINGS, or the client has an address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,
@@ -291,8 +289,8 @@ FIGURES = (
         name="document-size",
         title="Time until a document is complete, by its size",
         notebook="question_one_connection",
-        caption="Time until the first n kB of the longest document have arrived, in multiples of the link's RTT. At "
-        "this time, a document of n kB would be complete.",
+        caption="Time until the first n kB (horizontal axis) of the longest document have arrived, in multiples of the "
+        "link's RTT. At this time, a document of n kB would be complete.",
         note="Without a token, a server sends at most three times the bytes it has received, then waits (RFC 9000, "
         "section 8.1). Later steps are due to the server's congestion window.",
         data=size_data,

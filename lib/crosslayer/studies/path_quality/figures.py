@@ -215,17 +215,18 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     sentences = []
+    exceptions = known.filter(pl.col("low") <= 0).height
     for (series,), rows in known.group_by(["series"], maintain_order=True):
         parts = []
         for (measure,), some in rows.group_by(["measure"], maintain_order=True):
             not_saving = some.filter(pl.col("low") <= 0)["condition"].to_list()
-            where = f" (not with {', '.join(not_saving)})" if not_saving else ""
+            where = f" (interval not above 0: {', '.join(not_saving)})" if not_saving else ""
             parts.append(f"{reach(some['median'], 2)} RTT at {_quantile(str(measure))}{where}")
         sentences.append(f"{series}: {', '.join(parts)}.")
     return (
-        f"Time saved by early data, as ranges over the paths. {' '.join(sentences)} Unless noted, the whole interval "
-        "lies above 0 on every path. RTT is that of the idle path, so a round-trip through a full queue counts as more "
-        "than one RTT."
+        f"Time saved by early data (ranges: over the paths). {' '.join(sentences)} "
+        f"{'Apart from these exceptions, the' if exceptions else 'The'} whole interval lies above 0 on every path. The "
+        "unit is the RTT of the idle path, so a round-trip through a full queue counts as more than one RTT."
     )
 
 
@@ -241,11 +242,12 @@ def shared_verdict(frame: pl.DataFrame) -> str:
         }
         known = {name: f"{share['median']:.1f} %" for name, share in shares.items() if share}
         listed = ", ".join(f"{share} over {name}" for name, share in known.items())
-        same = f"{next(iter(known.values()))} over each transport" if len(set(known.values())) == 1 else listed
-        sentences.append(f"At {condition}: {same}")
+        if len(known) > 1 and len(set(known.values())) == 1:
+            listed = f"{next(iter(known.values()))} over each of {', '.join(known)}"
+        sentences.append(f"at {condition}, {listed}")
     differences = (
         [
-            f"{with_interval(difference, 'RTT', 2)} from {slow} to {fast}"
+            f"{with_interval(difference, 'RTT', 2)} over {fast} than over {slow}"
             for slow, fast in _IN_LINE.items()
             if (difference := row(frame, source="in line", series=slow, condition=conditions[-1], measure="P95"))
         ]
@@ -256,8 +258,8 @@ def shared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
         "Over TCP, an answer waits for packets that were lost before it (head-of-line blocking). Share of answers that "
-        f"take more than {_LATE_RTT:g} RTT. {'. '.join(sentences)}. At {conditions[-1]}, the 95th percentile falls by "
-        f"{' and by '.join(differences)}."
+        f"take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. At {conditions[-1]}, the 95th percentile of "
+        f"the time from query to answer is shorter by {' and by '.join(differences)}."
     )
 
 
@@ -278,9 +280,10 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in none"
     return (
-        f"Time that one connection saves, compared with two. Ranges: over the loss rates. {' '.join(sentences)} One "
-        f"connection is faster in {better} of {known.height} cases (loss rate, visit, page, quantile; whole interval "
-        f"above {_CLEAR:g} RTT). It is slower {slower} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
+        f"Time that one connection saves, compared with two (ranges: over the loss rates). {' '.join(sentences)} Each "
+        f"loss rate, visit, page and quantile is a case. One connection is faster in {better} of {known.height} cases "
+        f"(whole interval above {_CLEAR:g} RTT). It is slower {slower} (whole interval below "
+        f"\N{MINUS SIGN}{_CLEAR:g} RTT)."
     )
 
 
@@ -289,9 +292,9 @@ FIGURES = (
         name="path-early-data",
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
-        caption="Time saved by early data, on 4G with one property varied. DoQ: a lookup. HTTP/3: a small GET (a DoH3 "
-        "query). Each value is a quantile with a full handshake minus the same quantile with early data. Loaded: a "
-        "TCP download fills the queue.",
+        caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
+        "lookup. HTTP/3: a small GET (a DoH3 query). Each value is a quantile with a full handshake minus the same "
+        "quantile with early data. Loaded: a TCP download fills the queue.",
         note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 "
         "lookups.",
         data=early_data_data,
@@ -304,8 +307,8 @@ FIGURES = (
         name="path-shared",
         title="Queries that share a connection when packets are lost",
         notebook="question_path_quality",
-        caption="Time from query to answer, against the share of packets lost independently in each direction. The "
-        "stub sends a hundred queries, one every 10 ms, over one connection on 4G.",
+        caption="Time from query to answer. Rows: share of packets lost independently in each direction. The stub "
+        "sends a hundred queries, one every 10 ms, over one connection on 4G.",
         note="Bars: 95 % intervals (rounds resampled). After one second, a lost DoUDP query is repeated.",
         data=shared_data,
         chart=shared,
@@ -317,9 +320,9 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time saved until the last byte of the page arrives, if name and page use one connection. Rows: share "
-        "of packets lost independently in each direction. The name is resolved over DoH3, the page is loaded over "
-        "HTTP/3. Each value is a quantile with two connections minus the same quantile with one.",
+        caption="Time until the last byte of the page arrives, name resolution included: a quantile with two "
+        "connections minus the same quantile with one. Rows: share of packets lost independently in each direction. "
+        "The name is resolved over DoH3, the page is loaded over HTTP/3.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

@@ -142,11 +142,12 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
     explains = "Serialisation explains" if holds(slope, 1.0, 0.15) else "Serialisation alone does not explain"
     return (
         f"{explains} what a query takes beyond one RTT. Each ms of transmission on the uplink delays the answer by "
-        f"{with_interval(slope, 'ms', 2)} (four uplinks, four sizes). Without serialisation, "
-        f"{with_interval(intercept, 'ms', 1)} remain. On DSL, our query takes {at['median']:.1f} ms beyond one RTT, "
-        f"and serialisation explains {explained:.1f} ms. In {_PAPER}, the query takes 1.37 RTT, which is "
-        f"{published['median']:.1f} ms beyond one RTT. If its datagrams had the size of ours, serialisation would "
-        f"explain {100 * explained / published['median']:.0f} % of these {published['median']:.1f} ms."
+        f"{with_interval(slope, 'ms', 2)} (line through four uplinks and four sizes). A part of "
+        f"{with_interval(intercept, 'ms', 1)} does not depend on serialisation. On DSL, our query takes "
+        f"{at['median']:.1f} ms beyond one RTT, and serialisation explains {explained:.1f} ms. In {_PAPER}, the query "
+        f"takes 1.37 RTT, which is {published['median']:.1f} ms beyond one RTT. If its datagrams had the size of ours, "
+        f"serialisation would explain {100 * explained / published['median']:.0f} % of these "
+        f"{published['median']:.1f} ms."
     )
 
 

@@ -39,6 +39,7 @@ from crosslayer.vocabulary import Http3, Protocol
 
 _LIMIT_RTT = 0.02
 _NOTHING = "no visits with two servers in this dataset"
+_UNTIL = {NAME: "name is resolved", FIRST_BYTE: "first byte arrives"}
 _MEASURES = {NAME: Style(BLUE, "circle", SOLID), FIRST_BYTE: Style(RED, "diamond", LONG)}
 _STACKS = {
     FIRST: Style(BLUE, "circle", SOLID),
@@ -126,8 +127,8 @@ def first_byte_verdict(frame: pl.DataFrame) -> str:
         of_measure = frame.filter(measure=measure, stack=SECOND)
         if of_measure.is_empty():
             return "Not answered: this dataset has one server."
-        sentences.append(f"{measure} {_range(of_measure['median'], 3)} RTT")
-    return f"Time with aioquic minus time with quic-go, over all conditions, links and pages: {', '.join(sentences)}."
+        sentences.append(f"{_range(of_measure['median'], 3)} RTT until the {_UNTIL[measure]}")
+    return f"Time with aioquic minus time with quic-go (ranges: over visits, links and pages): {', '.join(sentences)}."
 
 
 def document_verdict(frame: pl.DataFrame) -> str:
@@ -142,8 +143,8 @@ def document_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
         sentences.append(f"{stack}: {', '.join(parts)}")
     return (
-        f"Time until the document is complete, minus that with quic-go. {'. '.join(sentences)}. Ranges: over visits "
-        "and links."
+        "Time until the document is complete, minus the time with quic-go (ranges: over visits and links). With "
+        f"{'. With '.join(sentences)}."
     )
 
 
@@ -257,10 +258,14 @@ def answer_verdict(frame: pl.DataFrame) -> str:
         if values and not any(medians.is_empty() for medians in values.values()):
             parts = [f"{_range(medians, 2)} RTT with {stack}" for stack, medians in values.items()]
             name = comparison.name.replace(": ", ", ").replace(" over ", " minus ")
+            name = name.replace("returning,", "returning visit,").replace("no token minus a", "without minus with a")
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(parts)}.")
     if not sentences:
         return "Not answered: this dataset has one server."
-    return f"Differences on {link_title(links[-1])} (ranges: over the pages). {' '.join(sentences)}"
+    return (
+        f"Differences of the time until the document is complete, on {link_title(links[-1])} (ranges: over the pages). "
+        f"{' '.join(sentences)}"
+    )
 
 
 _figure = partial(Figure, notebook="question_server_stacks", width=TEXT_WIDTH)
@@ -270,9 +275,9 @@ FIGURES = (
     _figure(
         name="server-first-byte",
         title="Time of name and first byte: server with aioquic minus server with quic-go",
-        caption="Time with aioquic at the server minus time with quic-go in the same round. Three times are compared. "
-        "With crosslayer's client: a DNS exchange, and a visit up to the first byte. With Chromium: a page load up to "
-        "the first byte.",
+        caption="Time with aioquic at the server minus time with quic-go in the same round. Name: time until the name "
+        "is resolved, in exchanges and visits of crosslayer's client. First byte: time until the first byte of the "
+        "document, in visits of crosslayer's client and page loads in Chromium.",
         note=f"{_DOTS} Dashed: 0.02 RTT.",
         data=differences_data,
         chart=first_byte,
@@ -282,8 +287,8 @@ FIGURES = (
     _figure(
         name="server-document",
         title="Time of the document: server with aioquic minus server with quic-go",
-        caption="Time until the document's last byte with aioquic at the server, minus the time with quic-go in the "
-        "same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
+        caption="Time until the document's last byte with each of two servers on aioquic, minus the time with quic-go "
+        "in the same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
         note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
         data=differences_data,
         chart=document,
@@ -305,9 +310,9 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="Effect of DoQ, of one connection and of the token, with each server",
-        caption="Time until the document is complete, of one visit minus that of another visit of the same round. Each "
-        f"row names both visits. Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion window "
-        f"of {STACKS[0]}.",
+        caption="Time until the document is complete in one visit, minus this time in another visit of the same round. "
+        f"Each row names both visits. Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion "
+        f"window of {STACKS[0]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,

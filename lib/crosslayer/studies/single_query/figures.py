@@ -176,8 +176,8 @@ FIGURES = (
         paper_figure="IMC22 Fig. 2",
         notebook="single_query",
         caption="Median handshake and resolve time (query to answer) from each vantage point, over all resolvers. The "
-        "paper does not publish the RTT of each vantage point. We therefore model these RTTs. The model keeps the "
-        "paper's median and its order of vantage points.",
+        "paper does not publish the RTT of each vantage point, so we model these RTTs. The model keeps what the paper "
+        "publishes: the median DoTCP handshake over all vantage points, and the order of the vantage points.",
         note="Numbers: medians, ms. Published: median handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
@@ -189,8 +189,8 @@ FIGURES = (
         title="Handshake and resolve time of DoH3, and of transports with early data",
         notebook="single_query",
         caption="Median handshake and resolve time (query to answer) of DoH3, and of transports with early data "
-        "(0-RTT). The paper has neither: then, no public resolver accepted early data. With early data, the query does "
-        "not wait for the handshake.",
+        "(0-RTT). The paper measured neither DoH3 nor early data, which no public resolver accepted at that time. With "
+        "early data, the query does not wait for the handshake.",
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
         chart=partial(heatmaps, series=_FURTHER),
@@ -212,10 +212,10 @@ FIGURES = (
         name="amplification-limit",
         title="One more round-trip: the amplification limit and Retry",
         notebook="single_query",
-        caption="Median DoQ handshake. Until the client's address is validated, a server may send at most three times "
-        "the bytes it has received. A certificate above this limit takes one more round-trip. With Retry, the server "
-        "first asks for a token, which also takes a round-trip. A client that resumes a session needs no certificate, "
-        "and its token validates its address.",
+        caption="Median DoQ handshake in multiples of the link's RTT. Until the client's address is validated, a "
+        "server may send at most three times the bytes it has received. A certificate above this limit takes one more "
+        "round-trip. A Retry sends the client a token, which also takes one more round-trip. A client that resumes a "
+        "session needs no certificate, and its earlier token validates its address.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: the expected round-trips.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,

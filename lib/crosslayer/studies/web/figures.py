@@ -247,9 +247,10 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
         listed = [f"{protocol} {reach(values, 1)} %" for protocol, values in increases.items() if values.len()]
         sentences.append(f"{lookups} {'lookup' if lookups == 1 else 'lookups'}: {', '.join(listed)}.")
     return (
-        f"Increase of the PLT over DoUDP, for pages with the fewest and the most lookups. {' '.join(sentences)} "
-        "Ranges: over the links. Over DoQ and DoH, only the first lookup waits for the handshake; the others use the "
-        "open connection."
+        "Increase of the PLT compared with DoUDP, for pages with the fewest and the most lookups. "
+        f"{' '.join(sentences)} "
+        "Ranges: over the links. Over DoQ and DoH, only the first lookup waits for the handshake; later lookups use "
+        "the open connection."
     )
 
 
@@ -357,9 +358,9 @@ FIGURES = (
         title="FCP and PLT over DoUDP",
         paper_figure="Fig. 3",
         notebook="web_performance",
-        caption="Distribution of FCP and PLT relative to the median of DoUDP in the same cell, by the transport of "
-        "the browser's own lookups. All loads of all pages on links without loss. The curve of DoUDP shows how loads "
-        "vary by themselves.",
+        caption="CDF of First Contentful Paint (FCP) and PLT, relative to their median over DoUDP on the same page and "
+        "link. Curves: transport of the browser's own lookups. All pages and all links without loss are pooled. The "
+        "curve of DoUDP shows how much loads differ although they use the same transport.",
         note="Diamonds: values printed in IMC22 (Kosek et al.). Dots and bars at CDF 0.5: our medians, 95 % intervals.",
         data=fig3_data,
         chart=fig3,
@@ -383,7 +384,7 @@ FIGURES = (
         title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
         caption="PLT minus the PLT with DoUDP, against the number of lookups of the page, on links without loss. Two "
-        "units: percent of the median with DoUDP, and multiples of the RTT (differences within rounds).",
+        "units: percent of the median PLT with DoUDP (top), and multiples of the link's RTT (bottom).",
         note="Marks: medians of each page, shifted sideways to avoid overlaps; bars: 95 % intervals; lines: mean of "
         "the pages.",
         data=amortisation_data,
@@ -409,8 +410,9 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Time to look up the page's own host, on links without loss. It includes the setup of the stub's first "
-        "connection. Source: the stub's log. The table also has the lookup time that the browser reports.",
+        caption="Time to look up the page's own host, on links without loss. This time is from the stub's log and "
+        "includes the setup of the stub's first connection. The table compares it with the lookup time that the "
+        "browser reports.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,

@@ -145,8 +145,8 @@ FIGURES = (
     _figure(
         name="dns-exchange-other-links",
         title="DNS exchange durations on cable, DSL and 4G medium",
-        caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors "
-        "drew these figures but did not publish them.",
+        caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors of "
+        f"{PAPER} drew these figures but did not publish them.",
         note=f"Thin dotted curves: quantiles of the authors' files. {OURS}",
         data=other_links_data,
         chart=partial(cdf.chart, panels=tuple(OTHERS.values()), height=130),
@@ -167,8 +167,8 @@ FIGURES = (
         name="processing-delay",
         title="DNS exchange minus its round-trips",
         caption="Duration of a DNS exchange minus the time of its minimum number of round-trips (DoUDP 1, DoQ 2, DoH "
-        "3), in ms. The rest is processing, serialisation and queueing. The authors drew this figure but did not "
-        "publish it.",
+        "3), in ms. What remains is processing, serialisation and queueing. The authors of "
+        f"{PAPER} drew this figure but did not publish it.",
         note=f"Thin dotted curves: quantiles of the authors' files. {OURS}",
         data=processing_data,
         chart=partial(cdf.chart, panels=tuple(PROCESSING.values()), height=105),

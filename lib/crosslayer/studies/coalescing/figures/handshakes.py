@@ -183,9 +183,9 @@ _SAVED = {
 
 
 _CONNECT = (
-    "Connect, as in the paper: connectEnd minus connectStart (Resource Timing). connectEnd marks the end of the "
-    'handshake. With 0-RTT, Chromium sends the request long before that (figure "Times of request, handshake and '
-    'response").'
+    "The connect time is connectEnd minus connectStart (Resource Timing), as in the paper. connectEnd is the end of "
+    'the handshake. With 0-RTT, Chromium sends the request long before connectEnd, as the figure "Times of request, '
+    'handshake and response" shows.'
 )
 
 _figure = partial(figure, notebook="handshakes")
@@ -213,9 +213,9 @@ FIGURES = (
     _figure(
         name="early-data",
         title="Times of request, handshake and response",
-        caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT, the "
-        "browser sends the request at once, and the response starts one round-trip earlier. The end of the handshake "
-        "hardly changes.",
+        caption="Median times of three events after the start of the navigation, in multiples of the link's RTT. With "
+        "H3 0-RTT, the browser sends the request at once, and the response starts one round-trip earlier than with H3 "
+        "1-RTT. The handshake ends at almost the same time in both cases.",
         note="Marks: medians over all pages; lines: 5th to 95th percentile.",
         data=early_data_data,
         chart=early_data,
@@ -224,8 +224,9 @@ FIGURES = (
     _figure(
         name="early-data-saving",
         title="Time saved by H3 0-RTT within a round",
-        caption="H3 1-RTT load minus H3 0-RTT load in the same round: time to the start of the response (all pages "
-        "pooled), and PLT (page by page). Unit: the link's RTT.",
+        caption="Time with an H3 1-RTT load minus time with an H3 0-RTT load of the same round, in multiples of the "
+        "link's RTT. Two times are compared: start of the response (all pages pooled), and PLT (each page "
+        "separately).",
         note=f"Filled: medians, 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11. Dashed: "
         "0 and 1 RTT.",
         data=saving_data,

@@ -167,9 +167,9 @@ FIGURES = (
         name="table2-link-check",
         title="Idle RTT and rates of the emulated links",
         paper_figure="Table II",
-        caption="How far the measured idle RTT (UDP echo) and the measured rates of each link deviate from its "
-        "profile. Numbers: median of all checks of the campaign, and value of the profile. Table II of the paper has "
-        "the values of the profile, rounded.",
+        caption="Deviation of the measured idle RTT (UDP echo) and of the measured rates of each link from the link's "
+        "profile. Numbers at the right: median of all checks of the campaign, and value of the profile. Table II of "
+        "the paper prints the values of the profiles, rounded.",
         note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 %, at least 0.15 ms; "
         "rates 3 %).",
         data=table2_data,
@@ -194,8 +194,9 @@ FIGURES = (
     _figure(
         name="failures",
         title="Failed observations",
-        caption="Failed and attempted observations by condition and link. A failed observation is a row of the "
-        "dataset with its error. A combination uses only rounds in which exchange and load both succeeded.",
+        caption="Number of failed and of attempted observations, by condition and link. The dataset has a row with the "
+        "error for each failed observation. The PLT of a combination (exchange plus load) is computed only from rounds "
+        "in which both succeeded.",
         data=failures_data,
         chart=failures,
         table=failures_table,

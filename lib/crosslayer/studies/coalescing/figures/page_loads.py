@@ -352,8 +352,9 @@ FIGURES = (
         name="fig08-heatmap",
         title="Median PLT increase over DoUDP + H3 1-RTT",
         paper_figure="Fig. 8",
-        caption="Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
-        "cell. Three values: measured, published, and their difference in percentage points.",
+        caption="Increase of the median PLT of each combination over the median PLT of the baseline (DoUDP + H3 "
+        "1-RTT) on the same page and link. Three values: measured and published increase in percent, and their "
+        "difference in percentage points.",
         note="Numbers in small print: 95 % interval. Whole rounds are resampled, "
         "so baseline and combination stay paired.",
         data=fig8_data,
@@ -365,8 +366,8 @@ FIGURES = (
         name="fig09-plt-grid",
         title="Relative PLT increase, three pages by five links",
         paper_figure="Fig. 9",
-        caption="CDF of the PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the "
-        "same cell.",
+        caption="CDF of the PLT increase of each combination over the median PLT of the baseline (DoUDP + H3 1-RTT) "
+        "on the same page and link.",
         note=DOTTED,
         data=fig9_data,
         chart=fig9,
@@ -376,9 +377,9 @@ FIGURES = (
         name="fig10-plt-wikipedia",
         title="PLT of wikipedia.org on fiber and 4G",
         paper_figure="Fig. 10",
-        caption="CDF of the PLT of wikipedia.org, absolute and relative to the median of the baseline. The relative "
-        "plot makes the curves comparable with the paper's, whose machine and browser differ. Its intervals treat the "
-        "median of the baseline as exact.",
+        caption="CDF of the PLT of wikipedia.org, and of the PLT minus the median of the baseline (DoUDP + H3 1-RTT). "
+        "The PLT also depends on machine and browser, which differ from those of the paper. The PLT minus the median "
+        "is therefore more comparable with the paper. Its intervals treat the median as exact.",
         note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="wikipedia.org"),
         chart=partial(
@@ -390,8 +391,8 @@ FIGURES = (
         name="fig11-plt-instagram",
         title="PLT of instagram.com on fiber and 4G",
         paper_figure="Fig. 11",
-        caption="CDF of the PLT of instagram.com, absolute and relative to the median of the baseline. The intervals "
-        "of the relative plot treat this median as exact.",
+        caption="CDF of the PLT of instagram.com, and of the PLT minus the median of the baseline (DoUDP + H3 1-RTT). "
+        "The intervals of this difference treat the median as exact.",
         note=f"Thin dotted curves: computed from the values of {PAPER}. {OURS}",
         data=partial(absolute_data, page="instagram.com"),
         chart=partial(
@@ -403,7 +404,7 @@ FIGURES = (
         name="fig12-summary",
         title="Median PLT increase over all cells",
         paper_figure="Fig. 12",
-        caption="CDF, over all cells (page and link), of the median PLT increase in Fig. 8.",
+        caption="CDF of the median PLT increases of Fig. 8. Each combination has one value for each page and link.",
         note=f"Thin dotted curves: {PAPER} as published, 15 cells.",
         data=fig12_data,
         chart=partial(cdf.chart, panels=_FIG12, height=190, whole=True, published_steps=True),
@@ -413,8 +414,9 @@ FIGURES = (
     _figure(
         name="plt-differences",
         title="PLT differences between DNS transports and handshakes",
-        caption="Paired differences of the PLT within a round, in percent of the baseline's median. Three differences: "
-        "DoQ minus DoUDP, DoH minus DoQ, and full H3 handshake minus early data.",
+        caption="Differences of the PLT between two combinations of the same round, in percent of the median PLT of "
+        "the baseline (DoUDP + H3 1-RTT). Three differences: DoQ minus DoUDP (both with H3 1-RTT), DoH minus DoQ (both "
+        "with H3 1-RTT), and H3 1-RTT minus H3 0-RTT (both with DoQ).",
         note=f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. "
         "8.",
         data=differences_data,
