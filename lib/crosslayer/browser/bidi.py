@@ -1,4 +1,4 @@
-"""A WebDriver BiDi client without a driver, which sends one command at a time."""
+"""A WebDriver BiDi client that connects to the browser without a driver and sends one command at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Bidi:
         self._socket.close()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Send a command and return its result, with the specification's names."""
+        """Send a command and return its result; their names are those of the WebDriver BiDi specification."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while (answer := json.loads(self._socket.recv())).get("id") != self._number:
@@ -44,7 +44,7 @@ class Bidi:
         return answer["result"]
 
     def run(self, function: str, argument: object, *, context: str) -> Any:
-        """Run a JavaScript function and return its (promised) result: a string, a number or nothing.
+        """Run a JavaScript function and return its result or the result that it promises: a string, a number or None.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Bidi:
         argument
             A number is passed as a number, any other value as JSON text.
         context
-            Browsing context in which it runs.
+            Browsing context in which the function runs.
         """
         number = isinstance(argument, (int, float))
         value = {"type": "number", "value": argument} if number else {"type": "string", "value": json.dumps(argument)}

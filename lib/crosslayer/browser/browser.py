@@ -4,9 +4,9 @@
 session cache. The context loads a *priming* page, and the server closes its connections. Then it loads a warm-up page
 on another site, and then the measured page. For a 0-RTT load the priming page is on the page's own host, so the browser
 holds that host's ticket. For a 1-RTT load it is on an alias of the host that serves the same page. The loads differ in
-nothing else. It can depend on chance whether a browser stores the token of a connection, and the server shows this once
-the connection is set up. So the priming connection first requests a resource that does not exist. If the connection
-leaves the wrong state, the procedure starts again in another context.
+nothing else. Chance can decide whether a browser stores the token of a connection, and the server's events show it once
+the connection is set up. So the browser first requests a resource that does not exist over the priming connection. If
+the connection leaves the wrong state, the procedure starts again in another context.
 
 *Coupled*: the browser resolves names itself. A first load in a separate context fills the caches on the path and gives
 the resolver a session. Then the resolver's session is reset. The measured load uses a new context without host cache,
@@ -28,7 +28,7 @@ from crosslayer.browser.programs import BrowserError
 from crosslayer.cpu_load import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
-"""A site that no page under test belongs to, so the measured load is a cross-site navigation into a fresh renderer."""
+"""Host of the warm-up page, on a site of its own, so the measured load is a cross-site navigation to a new renderer."""
 
 ICON = "/favicon.ico"
 """Path of the icon that a browser requests if the document names none."""
@@ -60,7 +60,7 @@ host => {
   return fetch(`https://${host}/`, {mode: 'no-cors'}).then(both, both);
 }
 """
-"""JavaScript: requests a page and promises start and end (or failure), ms since the Unix epoch, as JSON."""
+"""JavaScript: requests a page and promises its start and end (or failure), ms since the Unix epoch, as JSON."""
 _BLANK_PAGE = "about:blank"
 _MISSING_PATH = "/robots.txt"
 """A path that no page has; the response to it is a small document."""
@@ -80,7 +80,7 @@ class PageLoad:
     setup_ms: float
     """Time taken by context, priming, connection close and warm-up before the load, ms."""
     browser_idle: bool
-    """Whether the browser was idle before the load; otherwise the maximum wait had passed."""
+    """Whether the browser was idle before the load; False if it was not idle within the maximum wait."""
     navigation: Mapping[str, Any]
     """The PerformanceNavigationTiming entry (Navigation Timing Level 2)."""
     paint: Mapping[str, float | None]
@@ -97,7 +97,7 @@ class SecureDns:
 
     host: str
     address: str
-    """Address of the host."""
+    """IP address of `host`."""
     over_h3: bool
     """True: HTTP/3 from the first query on (DoH3). False: HTTP/2 (DoH)."""
 
@@ -144,7 +144,7 @@ class Browser(ABC):
     faults: ClassVar[tuple[type[Exception], ...]]
     """Exceptions that `_open` and `_timings` raise: those of the driver and of a killed program."""
     late: ClassVar[type[Exception]]
-    """The exception of `faults` that means a timeout."""
+    """Exception that means a timeout, a subclass of one of `faults`."""
 
     def __init__(self) -> None:
         self.loads = 0
@@ -192,7 +192,8 @@ class Browser(ABC):
         Parameters
         ----------
         prime_host
-            The page's own host for a load whose request may be early data (0-RTT); an alias for a 1-RTT load.
+            Host of the priming page: the page's own host for a 0-RTT load, another host such as an alias for a 1-RTT
+            load.
         close_connections
             Function that makes the server close its connections, so that the measured load needs a new one.
         primed
@@ -249,11 +250,11 @@ class Browser(ABC):
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """A user context for several lookups. The browser keeps the state of its resolver between them, as for a user.
+        """Open a user context for several lookups, between which the browser keeps the state of its resolver.
 
-        Yields a function that looks up a name without an address. It returns the times of the request and of its
-        failure, ms since the Unix epoch. `BrowserError` if the browser fails; the caller should then start a new
-        browser.
+        Yields a function that makes the browser look up a name that has no address. The function returns the times of
+        the request and of its failure, ms since the Unix epoch. It raises `BrowserError` if the browser fails; the
+        caller should then start a new browser.
         """
         with contextlib.ExitStack() as stack:
             with self._failing(_BLANK_PAGE):
@@ -286,7 +287,7 @@ class Browser(ABC):
         return _page_load(raw, setup_ms, browser_idle)
 
     def _wait_until_idle(self) -> bool:
-        """Wait until all activity of the priming has ended; False if it has not ended within the maximum wait."""
+        """Wait until all activity before the load has ended; False if it has not ended within the maximum wait."""
         return _settle()
 
     @contextlib.contextmanager
@@ -309,8 +310,8 @@ class Browser(ABC):
 def _settle() -> bool:
     """Wait until background work of the warm-up (prestarted renderers, closing the old tab) no longer uses the CPU.
 
-    The browser is idle if all our processes together use at most one clock tick of CPU time in one window. The wait
-    ends after `_SETTLE_MOST_S` at the latest. Returns whether the browser became idle.
+    The browser is idle if all our processes together use at most one clock tick of CPU time within `_SETTLE_WINDOW_S`.
+    The wait ends after `_SETTLE_MOST_S` at the latest. Returns whether the browser became idle.
     """
     deadline = time.monotonic() + _SETTLE_MOST_S
     used = ticks_used()

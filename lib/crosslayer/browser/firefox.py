@@ -88,7 +88,7 @@ addresses => {
   for (const [host, address] of Object.entries(JSON.parse(addresses))) names.addIPOverride(host, address);
 }
 """
-"""JavaScript with the browser's privileges: sets host addresses. Firefox then sends no queries for HTTPS records."""
+"""JavaScript with the browser's privileges: sets hosts' addresses. Firefox then sends no queries for HTTPS records."""
 
 _WAIT_FOR_CLOSED = """
 argument => new Promise(done => {
@@ -114,7 +114,7 @@ _FORGET_FAILURES = """
   Services.dns.clearCache(true);
 }
 """
-"""JavaScript with the browser's privileges: makes Firefox use HTTP/3 again with hosts where HTTP/3 failed."""
+"""JavaScript with the browser's privileges: clears the list of hosts where HTTP/3 failed, and the DNS cache."""
 _CLOSED_WAIT_MS = 20_000
 _TRIES = 10
 
@@ -216,7 +216,7 @@ class Firefox(Browser):
         self._program.stop()
 
     def forget_failures(self) -> None:
-        """Make Firefox forget all addresses, and the hosts where HTTP/3 failed. All user contexts share them."""
+        """Make Firefox forget all looked-up addresses and all hosts where HTTP/3 failed, for all user contexts."""
         with self._failing(""):
             self._bidi.run(_FORGET_FAILURES, 0, context=self._own)
 
@@ -247,11 +247,11 @@ class Firefox(Browser):
         self._bidi.call("browsingContext.navigate", context=self._tab, url=url, wait="complete")
 
     def _wait_until_idle(self) -> bool:
-        """Wait until Firefox has also discarded its closed connections.
+        """Wait until Firefox is idle and has discarded its closed connections.
 
         Firefox waits three PTOs for a closed QUIC connection to drain (RFC 9000, section 10.2) before it reconnects to
-        the same host. On 4G that is half a second, within which no user returns. If the path does not answer, it takes
-        until the connection's idle timeout. `returns_at_once` disables this wait.
+        the same host. On 4G that is half a second, within which no user returns. If the path does not answer, Firefox
+        waits until the connection's idle timeout. `returns_at_once` disables the wait for closed connections.
         """
         if self.returns_at_once:
             return super()._wait_until_idle()

@@ -58,11 +58,14 @@ class Likeness:
     bytes: int
     """Bytes of the bodies that the server sent."""
     swapped: float | None
-    """Share of the pairs of requests in opposite order, ties excluded; None if the recording has no times."""
+    """Share of the pairs of requests whose order is not the recorded one, without ties (`_TIE_MS`).
+
+    None if the recording has no times.
+    """
     recorded_ms: float | None
     load_ms: float
     apart_ms: float | None
-    """Median distance of the requests' starts from the recorded ones, ms; None if the recording has no times."""
+    """Median distance between the start of a request and its recorded start, ms; None if the recording has no times."""
 
     @property
     def like(self) -> bool:
@@ -142,7 +145,10 @@ def _with_warm_up(folder: Path, specs: Path) -> dict[str, pages.PageSpec]:
 
 
 def likeness(recorded: PageRecording, events: Sequence[RequestEvent], load_ms: float) -> Likeness:
-    """Compare a load of a page, as logged by the server, with the page's recording; `load_ms` is its load event."""
+    """Compare a load of a page, as logged by the server, with the page's recording.
+
+    `load_ms` is the time of the load event of this load, ms after the navigation start.
+    """
     urls = {request.url for request in recorded.requests}
     requested = {f"https://{event.host}{event.path}": event for event in reversed(events)}
     # The server reports paths in normal form; a hand-written page may have paths in other forms.

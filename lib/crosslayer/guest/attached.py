@@ -20,7 +20,7 @@ from pathlib import Path
 from crosslayer.guest.guest import LOOK_S, Clock, Guest
 
 _WHOLE_BYTES = 1 << 20
-"""Largest file of standard input that the guest receives as a whole, bytes."""
+"""Maximum size of a file on standard input that the guest receives as a whole, bytes."""
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
@@ -136,9 +136,10 @@ def _make_raw(undo: contextlib.ExitStack) -> None:
 
 
 def _whole_input() -> bytes | None:
-    """Complete standard input, which the guest has from its start, independently of the host's time.
+    """The complete standard input, or None if its bytes are sent as they arrive.
 
-    None for pipes, sockets, terminals and large files: their bytes are sent as they arrive.
+    The guest has complete input from its start, independently of the host's time. None for pipes, sockets, terminals
+    and large files.
     """
     try:
         status = os.fstat(0)

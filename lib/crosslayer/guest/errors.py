@@ -4,7 +4,7 @@ from crosslayer.testbed.errors import TestbedError
 
 
 class GuestError(TestbedError):
-    """This machine cannot run a guest."""
+    """This machine cannot run a guest, or a guest could not run its command."""
 
 
 class GuestDied(GuestError):  # noqa: N818 - the name states what happened

@@ -1,4 +1,7 @@
-"""One guest: start it, send it a command and input, read its output. Its init is emulation/cmd/crosslayer-guest."""
+"""One guest: start it, send it a command and input, read its output.
+
+The guest's init is emulation/cmd/crosslayer-guest.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ MEMORY_BYTES: Final = 4 << 30
 _HEAD = struct.Struct(">cI")
 _LOG_BYTES = 4000
 _CREDIT = 1024
-"""Flow-control credit that one `C` frame grants, bytes; the same as in emulation/cmd/crosslayer-guest/console.go."""
+"""Number of bytes that one `C` frame of the guest allows the host to send (flow control).
+
+emulation/cmd/crosslayer-guest/console.go has the same number.
+"""
 
 
 _JOB: Final = "crosslayer-job-"
@@ -42,7 +48,7 @@ _DATE_S: Final = 1_767_225_600
 _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count")
 
 CLOCK_CONTROL: Final = Path("/dev/crosslayer-clock")
-"""File of a guest with a settable clock, see `Guest`."""
+"""File by which a program in a guest with a settable clock changes the time of day, see `Guest`."""
 LOOK_S: Final = 10.0
 """Interval at which callers that wait for a guest should call `Guest.check_programs`, s."""
 
@@ -79,8 +85,8 @@ class Guest:
         Seed of all random numbers, in virtual time only: with the same command, input and seed the same events happen
         at the same virtual times. None uses the host's random numbers and date.
     settable_clock
-        Each line with a number, written to `CLOCK_CONTROL`, changes the guest's time of day by that number of
-        nanoseconds.
+        Whether the command may change the guest's time of day. Each line with a number, written to `CLOCK_CONTROL`,
+        changes it by that number of nanoseconds.
 
     Raises
     ------
@@ -159,7 +165,7 @@ class Guest:
         self.close()
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
-        """Send a frame of a kind: `0` standard input, `S` a signal's number, `W` the terminal's size."""
+        """Send the guest a frame of kind `0` (standard input), `S` (signal number) or `W` (size of the terminal)."""
         self._to_send += _HEAD.pack(kind, len(payload)) + payload
         self._send_some()
 
@@ -171,7 +177,7 @@ class Guest:
             os.write(self._in, ready)
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        """Complete frames received so far; call it when `out` is readable.
+        """Read from `out`, when it is readable, and yield the complete frames: kind and payload.
 
         Raises
         ------
@@ -202,13 +208,13 @@ class Guest:
             raise self.died()
 
     def read_log(self) -> bool:
-        """Keep the end of the kernel's output; call it when `log` is readable. False at the end of the output."""
+        """Read the kernel's output from `log`, when it is readable, and store its tail; False if it has ended."""
         part = os.read(self.log, 1 << 16)
         self._log = (self._log + part)[-_LOG_BYTES:]
         return bool(part)
 
     def check_programs(self) -> None:
-        """Verify that each program of the guest can still map memory; a program that cannot would retry for ever.
+        """Verify that each program of the guest can still map memory; without more mappings it would retry for ever.
 
         Raises
         ------
@@ -270,9 +276,10 @@ class Guest:
 
 
 class _JobFile:
-    """The file with the guest's job. The guest reads it at start, so no virtual time passes before it has the job.
+    """A file with the guest's job: command, environment, options and standard input.
 
-    The file is locked while its owner runs. The constructor also removes the job files whose owner was killed.
+    The guest reads the file at its start, so no virtual time passes before it has the job. The file is locked while its
+    owner runs. The constructor also removes the job files whose owner was killed.
     """
 
     def __init__(self, folder: Path, content: bytes) -> None:

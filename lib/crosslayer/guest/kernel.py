@@ -23,7 +23,7 @@ class Kernel:
     source_sha256: str
     """SHA-256 of that package."""
     patch_sha256: str
-    """SHA-256 of the patch; empty if the patch did not apply."""
+    """SHA-256 of crosslayer's patch of the kernel; empty if the patch did not apply."""
     clock_read_ns: int
     """Virtual time that one read of the clock takes, ns."""
 

@@ -1,7 +1,7 @@
 """A page loader on one HTTP/3 connection, which can also carry DNS queries (DoH3).
 
-It requests the same resources as a browser, at the times of a browser's preload scanner and scripts, and timestamps
-every byte. It is independent of campaigns and links.
+The loader requests the same resources as a browser, at the times at which a browser's preload scanner and scripts would
+do so. It records when each byte arrives. This package is independent of campaigns and links.
 
     client = PageClient(Resolver(address, "localhost", ca_file))
     with client:

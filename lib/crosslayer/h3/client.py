@@ -20,8 +20,8 @@ from crosslayer.pages import PageSpec
 class PageClient(DoH3Client):
     """A DoH3 client that can also load pages on its connection, before, after or without a query.
 
-    `begin` only queues the request. It is sent with the next packets; with early data these are the first flight.
-    Failed loads raise `DnsError`, like failed queries.
+    `begin` only queues the request for the page. The request is sent with the next packets; with early data these are
+    the first flight. Failed loads raise `DnsError`, like failed queries.
     """
 
     core_class = PageCore
@@ -36,7 +36,7 @@ class PageClient(DoH3Client):
         return fetch
 
     def finish(self, fetch: PageFetch) -> None:
-        """Wait until a page is complete, and compare its bytes with the source.
+        """Wait until a page is complete, and compare its bytes with those of its source files.
 
         Raises `DnsError` if the load fails or the bytes differ.
         """
@@ -53,7 +53,7 @@ class PageClient(DoH3Client):
 
     @property
     def settings_s(self) -> float | None:
-        """Arrival of the server's SETTINGS, `time.monotonic`; None before it."""
+        """Time at which the server's SETTINGS arrived, on the scale of `time.monotonic`, s; None before."""
         return self._core.settings_s
 
     def wait_for_settings(self) -> None:
@@ -63,7 +63,7 @@ class PageClient(DoH3Client):
             self._run_until(lambda: self._core.settings_s is not None)
 
     def wait_for_ticket(self) -> None:
-        """Wait for ticket and token if they did not arrive with the answer, at most `ticket_wait_s` of the settings."""
+        """Wait until ticket and token have arrived, at most `ClientSettings.ticket_wait_s`."""
         self._deadline = time.monotonic() + self.settings.ticket_wait_s
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: bool(self._core.session.ticket is not None and self._core.session.token))
@@ -76,7 +76,7 @@ class PageClient(DoH3Client):
         super()._run_until(lambda: self._advance() or done())
 
     def _advance(self) -> bool:
-        """Send the requests that are due in each load; always False."""
+        """Send the requests that are due in each load; returns False, for use in the condition of `_run_until`."""
         for fetch in self._fetches:
             try:
                 fetch.advance(time.monotonic())
@@ -86,7 +86,7 @@ class PageClient(DoH3Client):
 
 
 def difference(fetch: PageFetch) -> str | None:
-    """First difference between a received page and its specification; None if all bytes are equal."""
+    """First difference between a received page and its specification or sources; None if there is none."""
     specs = {resource.path: resource for resource in fetch.page.resources}
     for path, response in fetch.responses.items():
         spec = specs.get(path)
@@ -107,6 +107,6 @@ def difference(fetch: PageFetch) -> str | None:
 
 @cache
 def _source(file: Path) -> bytes:
-    """Content of a source file without compression."""
+    """Content of a page's source file, decompressed."""
     content = file.read_bytes()
     return gzip.decompress(content) if file.suffix == ".gz" else content

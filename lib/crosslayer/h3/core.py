@@ -17,7 +17,7 @@ class Arrival(NamedTuple):
     """Arrival of a part of a body."""
 
     when_s: float
-    """Time of arrival, on the scale of `now`, seconds."""
+    """Time of arrival, on the scale of the argument `now` of `PageCore`'s methods, seconds."""
     bytes: int
     """Bytes of the body received so far."""
     received_bytes: int
@@ -26,16 +26,19 @@ class Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class PageResponse(Response):
-    """A response of a page while it arrives; times on the scale of `now`, seconds."""
+    """The response to a request of a page, while it arrives.
+
+    Times are on the scale of the argument `now` of `PageCore`'s methods, seconds.
+    """
 
     path: str = ""
     asked_s: float = 0.0
     """Time of the request."""
     started_s: float | None = None
-    """Arrival of its header."""
+    """Arrival of the response's header; None before."""
     ended_s: float | None = None
     arrivals: list[Arrival] = field(default_factory=list)
-    """Arrivals of parts of the body."""
+    """Arrivals of the parts of the body, in order."""
 
 
 class PageCore(DoH3Core):
@@ -53,7 +56,7 @@ class PageCore(DoH3Core):
         """UDP payload received, bytes."""
 
     def get(self, authority: str, path: str, priority: str, now: float) -> PageResponse:
-        """Queue a request; `priority` is the value of the priority field (RFC 9218), omitted if empty."""
+        """Queue a GET request; `priority` is the value of its priority field (RFC 9218), empty for no such field."""
         assert self._http is not None, "get before start"
         stream = self._quic.get_next_available_stream_id()
         response = PageResponse(path=path, asked_s=now)

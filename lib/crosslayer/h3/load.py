@@ -24,7 +24,7 @@ class PageFetch:
     page
         The page to load; it has no other origins.
     now
-        Time on the scale of the core's, seconds.
+        Current time, on the scale of the core's times, seconds.
     """
 
     def __init__(self, core: PageCore, page: PageSpec, now: float) -> None:
@@ -50,7 +50,7 @@ class PageFetch:
 
     @property
     def complete_s(self) -> float:
-        """Arrival of the page's last byte, on the scale of the core's time; only for a load that is done."""
+        """Arrival of the page's last byte, on the scale of the core's times, seconds; valid once the load is `done`."""
         return max(response.ended_s or 0.0 for response in self.responses.values())
 
     def advance(self, now: float) -> None:

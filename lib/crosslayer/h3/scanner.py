@@ -12,7 +12,7 @@ _GZIP = 31
 
 
 class ResourceKind(StrEnum):
-    """Role of a resource in its document, which determines its priority and which scripts wait for it."""
+    """Role of a resource in its document. It determines the request's priority and the scripts that wait for it."""
 
     DOCUMENT = "document"
     STYLE = "style"
@@ -32,7 +32,7 @@ PRIORITIES = {
     ResourceKind.DEFERRED: "",
     ResourceKind.IMAGE: "i",
 }
-"""Values of the `priority` field (RFC 9218, section 5) as Chromium 156 sends them; the default, empty, is not sent."""
+"""Value of the `priority` field (RFC 9218, section 5) that Chromium 156 sends by kind; empty if it sends no field."""
 
 SCRIPTS = frozenset({ResourceKind.SCRIPT, ResourceKind.LATE_SCRIPT, ResourceKind.DEFERRED})
 
@@ -62,7 +62,10 @@ class Scanner(HTMLParser):
         self._in_body = False
 
     def take(self, chunk: bytes) -> list[Named]:
-        """Scan the next bytes as received; returns the resources they name. `ValueError` if they are not gzip."""
+        """Scan the document's next bytes, compressed as received; returns the resources that they name.
+
+        `ValueError` if they should be gzip and are not.
+        """
         try:
             plain = self._inflate.decompress(chunk) if self._inflate else chunk
         except zlib.error as error:

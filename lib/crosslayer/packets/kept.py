@@ -11,10 +11,14 @@ from crosslayer.decode import checked, read_json
 from crosslayer.packets.pcapng import Frame, PacketCapture, PacketsError, read_pcapng, write_pcapng
 
 PACKETS, ABOUT = ".pcapng", ".json"
-"""Suffixes of the two file names."""
+"""Suffixes of the names of a capture's two files: packets and description."""
 
 _WHOLE_BYTES, _MOST_BYTES, _HEADERS_BYTES = 800_000, 980_000, 64
-"""Limits that keep a capture's file below 1 MB: whole frames up to the first, then only headers up to the second."""
+"""Limits that keep a capture's file below 1 MB.
+
+Frames are whole in the first `_WHOLE_BYTES` of the file. Further frames are cut to `_HEADERS_BYTES` each, up to
+`_MOST_BYTES` in all.
+"""
 _BLOCK_BYTES = 60
 """Maximum overhead of a frame in the file, bytes."""
 _READ_MOST_BYTES = 50_000_000
@@ -32,7 +36,7 @@ class About:
     """Table that contains the observation; empty for a command."""
     clock: str = "wall"
     missing: int = 0
-    """Number of frames that were not stored because they did not fit."""
+    """Number of frames that were not stored because the ring or the file was full."""
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Rows of the observation, by table."""
     server: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +44,7 @@ class About:
 
 
 def kept_files(about: About, frames: list[Frame] | None, keys: str) -> dict[str, bytes]:
-    """Contents of the two files, by suffix; without the pcapng file if `frames` is None."""
+    """Contents of a capture's two files, by suffix; without the pcapng file if `frames` is None."""
     files = {}
     if frames is not None:
         kept = _within(frames)
@@ -82,7 +86,7 @@ def read_about(file: Path) -> About | None:
 
 
 def of_lines(lines: str) -> list[dict[str, Any]]:
-    """Objects of a file of JSON lines."""
+    """Parse the text of a file of JSON lines, one object per line."""
     return [json.loads(line) for line in lines.splitlines()]
 
 

@@ -36,7 +36,7 @@ class Frame:
     data: bytes
     """The captured part of the frame."""
     bytes: int
-    """Length of the whole frame."""
+    """Length of the whole frame, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class PacketCapture:
 
 
 def write_pcapng(frames: Iterable[Frame], *, keys: str = "", comment: str = "") -> bytes:
-    """A pcapng file with one interface for each interface name of the frames. Times are in nanoseconds.
+    """Content of a pcapng file with one interface for each interface name of the frames.
 
-    The keys precede the first frame.
+    Times are in nanoseconds. The keys precede the first frame.
     """
     options = _option(_COMMENT, comment.encode()[:_OPTION_BYTES]) if comment else b""
     blocks = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + _terminated(options))]

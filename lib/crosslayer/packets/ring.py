@@ -47,9 +47,9 @@ class Ring:
     device
         The device to capture; empty for all.
     frames
-        Capacity; the kernel drops and counts further frames.
+        Capacity of the ring, frames; the kernel drops and counts further frames.
     frame_bytes
-        Size of a slot for a frame and the kernel's header; longer frames are truncated.
+        Size of a slot for a frame and the kernel's header, bytes; longer frames are truncated.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class Ring:
         self._next = 0
 
     def close(self) -> None:
-        """Free the memory."""
+        """Free the ring's memory and close its socket."""
         self._memory.close()
         self._socket.close()
 
@@ -97,7 +97,7 @@ class Ring:
         return frames, int(dropped)
 
     def _taken(self) -> list[Frame] | None:
-        """A list of the next slot's frame, empty if it is not stored; None if the slot still belongs to the kernel."""
+        """The next slot's frame as a list, empty for a frame to ignore; None if the kernel has not filled the slot."""
         slot = self._next * self._slot_bytes
         status, length, kept, link_at, _, seconds, nanoseconds = _HEAD.unpack_from(self._memory, slot)
         if not status & _TO_USER:

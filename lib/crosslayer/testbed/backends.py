@@ -26,7 +26,7 @@ from crosslayer.testbed.errors import TestbedError
 
 
 class Backend:
-    """Connects the two bridges and shapes both directions."""
+    """A link backend: connects the client's and the server's bridge, and shapes both directions."""
 
     name: str
     version: str
@@ -41,8 +41,8 @@ class Backend:
     def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
         """Replace the shaping of both directions; a direction without stages is not shaped.
 
-        Stages are in the order in which packets pass them. A path has as many hops as the link with the most stages
-        needed. Hops that the current link does not need forward packets unchanged.
+        Stages are in the order in which packets pass them. Each stage needs a hop. If hops are missing, they are added,
+        and they stay for later links. A hop without a stage forwards packets unchanged.
         """
         while len(self._hops) < max(len(down), len(up)):
             self._add_hop()
@@ -61,7 +61,7 @@ class Backend:
         raise NotImplementedError
 
     def _tc(self, arguments: list[str], *, may_fail: bool = False) -> None:
-        """Run `tc` where the link is; `TestbedError` if it fails."""
+        """Run `tc` in the link's namespace or guest; `TestbedError` if it fails, unless `may_fail`."""
         raise NotImplementedError
 
     def raise_if_dead(self) -> None:
@@ -134,7 +134,7 @@ _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake"
 
 
 class Uml(Backend):
-    """netem of a User-Mode Linux guest that bridges the client's and the server's side.
+    """netem of a User-Mode Linux guest, which connects the client's and the server's bridge.
 
     The guest is an unprivileged process and needs no module of the host's kernel. Its init is
     `emulation/cmd/crosslayer-uml-link`.
@@ -264,7 +264,7 @@ class _UmlKernel(Process):
 
 
 class _Heartbeat(Process):
-    """A program that wakes the guest every millisecond, so that no packet waits longer."""
+    """The program `heartbeat.py`: wakes the guest every millisecond, so that no packet waits longer for the guest."""
 
     name = "the heartbeat of the link"
     fault = TestbedError
@@ -277,16 +277,16 @@ class _Heartbeat(Process):
 
 
 class InlineProgram(Process):
-    """A program that forwards packets between the client's cable and the client's bridge, with any backend.
+    """A program that forwards packets between the client's veth pair and the client's bridge, with any backend.
 
-    Packets pass it only between `engage` and `bypass`.
+    Packets pass through the program only between `engage` and `bypass`.
     """
 
     fault = TestbedError
     program: Path
     """File of the program, which gets two packet sockets and a control socket."""
     short_name: str
-    """Prefix of its devices' names; at most six letters."""
+    """Prefix of the names of the program's network devices, at most six letters."""
 
     def __init__(self) -> None:
         name = self.short_name
@@ -344,7 +344,7 @@ class TraceReplay(InlineProgram):
     """The program that replays a trace; it is the same for both backends.
 
     No queueing discipline of the kernel can replay a trace exactly: netem schedules each packet on arrival at the
-    current rate, and a token bucket is refilled at every change.
+    current rate, and every change of rate refills a token bucket.
     """
 
     name = "the trace replay"
@@ -369,13 +369,16 @@ class Middlebox(InlineProgram):
     short_name = "block"
 
     def block(self, faults: Sequence[PathFault], addresses: Sequence[str] = ()) -> None:
-        """Set the faults. They apply to packets from and to `addresses` at the server's end; empty: to all packets."""
+        """Set the faults of the path.
+
+        They apply to packets from and to `addresses` at the server's end, or to all packets if `addresses` is empty.
+        """
         self._send(rules=[fault.command(addresses) for fault in faults])
 
     def begin(self, epoch_ns: int) -> None:
-        """Set the time from which the faults' moments count, and route the client's packets through this program.
+        """Set the time at which the faults' delays (`PathFault.after_s`) begin, ns since the Unix epoch.
 
-        The time is in ns since the Unix epoch.
+        Also route the client's packets through this program.
         """
         self._send(begin=epoch_ns)
         self.engage()
@@ -387,9 +390,10 @@ class Middlebox(InlineProgram):
 
 
 def open_backend(name: str) -> Backend:
-    """Open the backend `name`: `auto` is netem if the kernel has it, otherwise uml; `plain` shapes nothing.
+    """Open a link backend by its name: `netem`, `uml`, `auto` or `plain`.
 
-    Raises `TestbedError` if the backend cannot run. The error names the missing part and how to install it.
+    `auto` is `netem` if the host's kernel has it, otherwise `uml`. `plain` shapes nothing. Raises `TestbedError` if the
+    backend cannot run. The error names the missing part and how to install it.
     """
     if name == "plain":
         return Plain()
@@ -399,18 +403,19 @@ def open_backend(name: str) -> Backend:
 
 
 def netem_works() -> bool:
-    """Whether this kernel has `sch_netem`, tried on the link namespace's loopback device, which is down."""
+    """Whether this kernel has netem. The test adds netem to the unused loopback device of the link's namespace."""
     tc = [namespaces.tool("tc"), "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
     command = namespaces.command_in(network.LINK, tc)
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def find_uml() -> tuple[Path, str, list[Path], Path]:
-    """Files of the `uml` backend: kernel, its version, the modules in load order, and the guest's init.
+    """Find the files of the `uml` backend; returns kernel, its version, modules in load order, and the guest's init.
 
-    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_UML_LINK` the init. The kernel of
-    `make guest`, which needs no modules, is used if no other is installed. It is also used if the processor has AMX,
-    because Debian's kernel crashes there. `TestbedError` or `ResourceError` names the missing part and its package.
+    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_UML_LINK` the init. Without
+    `CROSSLAYER_UML`, an installed kernel is used. The kernel of `make guest`, which needs no modules, is used instead
+    if no kernel is installed or the processor has AMX, on which Debian's kernel crashes. `TestbedError` or
+    `ResourceError` names the missing part and its package.
     """
     init = resources.locate("uml-link").path
     kernel_setting = os.environ.get("CROSSLAYER_UML")
@@ -477,7 +482,7 @@ def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> N
 
 
 def packet_port(outer: str, inner: str, bridge: str) -> int:
-    """A packet socket, attached to a bridge, that a program uses as its network card.
+    """Open a packet socket at a bridge, for use as a program's network card; returns its file descriptor.
 
     The socket is bound to one end of a veth pair; the other end is a port of the bridge. Unlike a TAP device it needs
     no device file, which some machines do not let ordinary users open. The socket does not receive packets

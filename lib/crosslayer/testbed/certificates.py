@@ -25,9 +25,12 @@ _CLOCK_SKEW = timedelta(hours=1)
 _FILLER = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
 """OID of the extension that enlarges a certificate, from the arc reserved for documentation (RFC 5612)."""
 _MESSAGE_BYTES = 13
-"""Size of a Certificate message without its one certificate: header 4, context 1, lengths 6, extensions 2."""
+"""Size of a Certificate message without its one certificate, bytes: header 4, context 1, lengths 6, extensions 2."""
 _TRIES = 200
-"""ECDSA signatures are 70 to 72 bytes long: each attempt succeeds with a probability of at least one in four."""
+"""Maximum number of attempts to sign a certificate of an exact size.
+
+ECDSA signatures have 70 to 72 bytes, so each attempt succeeds with a probability of at least one in four.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,9 @@ def make_certificates(
 ) -> Certificates:
     """Create a leaf certificate for names and addresses, in an existing private folder.
 
-    The keys of leaf and CA are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes`
-    enlarges the leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. `age` is the time since
-    the leaf was issued; it expires after 30 days.
+    The keys of leaf and CA are P-256: signing is cheap, and the leaf fits into the server's first QUIC flight.
+    `message_bytes` enlarges the leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. `age` is
+    the time since the leaf was issued. The leaf expires 30 days after its issue.
     """
     authority = authority or Authority()
     now = datetime.now(UTC) - age

@@ -49,11 +49,11 @@ _IDLE_PROBES = 5
 
 @dataclass(frozen=True, slots=True)
 class LinkCheck(Effects):
-    """One check of the link: a row of `link_checks` without the campaign's own columns."""
+    """Result of one check of the link: a row of `link_checks` without the campaign's own columns."""
 
     link: str
     when_s: float
-    """Seconds since the Unix epoch."""
+    """Start of the check, seconds since the Unix epoch."""
     backend: str
     rtt_samples_ms: tuple[float, ...]
     probes: int
@@ -67,7 +67,7 @@ class LinkCheck(Effects):
     configured_down_delay_ms: float
     configured_up_delay_ms: float
     verdict: str
-    """`pass`, or the deviations beyond their tolerances."""
+    """`pass`, or the deviations that exceed their tolerances, separated by `; `."""
 
     @property
     def passed(self) -> bool:
@@ -76,7 +76,10 @@ class LinkCheck(Effects):
 
 
 class Prober:
-    """UDP sockets at both ends of the link, opened once, and a thread that echoes at the server's end."""
+    """Sends probes across the link, by UDP sockets at both ends.
+
+    A thread echoes packets at the server's end. The sockets stay open for all checks.
+    """
 
     def __init__(self) -> None:
         with namespaces.namespace(network.CLIENT):
@@ -119,7 +122,7 @@ class Prober:
         return [(back[number] - sent[number]) / 1e6 for number in sorted(back)]
 
     def crossing(self, expected_ms: float, probes: int, interval_s: float) -> Crossing:
-        """Send small packets up and their echoes down; returns the one-way delays of both."""
+        """Send small packets to the server's end, which echoes them; returns the one-way delays of both directions."""
         sent, back = self._echoes(expected_ms, probes, interval_s)
         echoed = {number: times for (series, number), times in self._reflected.items() if series == sent[0]}
         return Crossing(
@@ -199,8 +202,8 @@ class Prober:
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
         """Delay that a queue adds to small packets of other flows while its load is twice its rate, ms.
 
-        Median over the last fifth of the load, which lasts until a FIFO is full. None if all small packets before the
-        load, or all in that last fifth, were lost.
+        The value is a median over the last fifth of the load, which lasts until a FIFO is full. It is None if all small
+        packets before the load were lost, or all in the last fifth.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -242,7 +245,8 @@ class Prober:
         `direction` is `down` or `up`. The rate is None if too few frames arrived.
 
         The train is sent faster than the nominal rate, so the link alone determines the spacing at its end (packet-pair
-        dispersion). The median of slopes over half the train ignores single stalls of the host.
+        dispersion). The rate is a median over all pairs of frames half a train apart, so single stalls of the host have
+        no effect.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -343,14 +347,15 @@ def check(
 
 
 def _train_fits(profile: Profile) -> bool:
-    """Whether the queue can hold the part of a train that exceeds the link's rate, so that no frame may be lost."""
+    """Whether the queue holds the part of a train that exceeds the link's rate, so that no frame of it is lost."""
     return _TRAIN_FRAMES[1] * (1 - 1 / _TRAIN_PACE) < profile.queue_packets
 
 
 def tolerance_ms(profile: Profile) -> float:
     """Tolerance of the idle RTT, ms.
 
-    The larger of 1 % of the profile's RTT and 0.15 ms, plus three standard errors of its jitter. Without shaping, 1 ms.
+    It is the larger of 1 % of the profile's RTT and 0.15 ms, plus three standard errors of the jitter. For a profile
+    without shaping it is 1 ms.
     """
     jitter = 3 * profile.jitter_ms * math.sqrt(2 / PROBES)
     if not profile.shaped:
@@ -410,9 +415,10 @@ def calibrated_delays(
 
 
 def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
-    """Median idle RTT, ms, of the first measurement with a spread within tolerance, or of that with the least spread.
+    """Median idle RTT of the first measurement with a spread within tolerance, ms.
 
-    Raises `TestbedError` if no packet crosses the link.
+    If there is none in `_CALIBRATION_ATTEMPTS` measurements, the one with the least spread is used. Raises
+    `TestbedError` if no packet crosses the link.
     """
     tightest: tuple[float, float] | None = None
     for _attempt in range(_CALIBRATION_ATTEMPTS):

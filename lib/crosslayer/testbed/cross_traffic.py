@@ -1,8 +1,8 @@
 """The two ends of cross-traffic. The program is a file of its own and imports only the standard library.
 
 `cross_traffic.py receive tcp|udp ADDRESS` prints its port. At the end of its input it prints the payload bytes received
-and the time since the first byte, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT` sends until it is killed; TCP
-has no rate limit and uses CUBIC, or Reno if the kernel lacks CUBIC.
+and the time since the TCP connection or the first UDP datagram, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT`
+sends until it is killed. TCP has no rate limit and uses CUBIC, or Reno if the kernel lacks CUBIC.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
 def receive(kind: str, address: str) -> None:
-    """Receive until standard input ends."""
+    """Receive cross-traffic until standard input ends."""
     end = socket.socket(socket.AF_INET, _KINDS[kind])
     end.bind((address, 0))
     if kind == "tcp":
@@ -50,7 +50,7 @@ def _fill_queues(end: socket.socket) -> None:
 
 
 def send(kind: str, address: str, port: int, mbit: float) -> None:
-    """Send until the process is killed."""
+    """Send cross-traffic until the process is killed."""
     end = socket.socket(socket.AF_INET, _KINDS[kind])
     if kind == "tcp":
         _fill_queues(end)

@@ -1,4 +1,4 @@
-"""AdGuard's dnsproxy at either end of the link, as in Batenburg (Twente 2022): arguments, start and version.
+"""AdGuard's dnsproxy at either end of the link, as in BATENBURG22: arguments, start and version.
 
 At the far end it answers over every transport and forwards to BIND. At the near end, one instance per transport accepts
 cleartext queries. dnsproxy reports nothing about single queries, but its sockets show whether a connection was kept
@@ -52,7 +52,7 @@ def far_end(address: str, upstream: tuple[str, int], certificates: Certificates)
 
 
 def near_end(listen: str, protocol: Protocol, far_address: str) -> list[str]:
-    """Arguments of a dnsproxy that forwards queries to port 53 of `listen` over one transport."""
+    """Arguments of a dnsproxy that accepts queries on port 53 of `listen` and forwards them over one transport."""
     path = "/dns-query" if protocol.transport.over_http else ""
     return [f"--listen={listen}", "--port=53", f"--upstream={protocol.transport.url_scheme}://{far_address}{path}"]
 
@@ -69,18 +69,18 @@ class Dnsproxy(Process):
     def start(cls, spawn: Spawn, arguments: list[str], log: Path, *, ca_file: Path | None = None) -> Self:
         """Start dnsproxy with the arguments of `far_end` or `near_end`; call `wait_until` to wait until it answers.
 
-        `ca_file` is the CA of its upstream's certificate. `DnsproxyError` if the program is missing or its
-        log cannot be written.
+        `ca_file` is the CA of the upstream's certificate. `DnsproxyError` if the program is missing or its log cannot
+        be written.
         """
         program = find_dnsproxy()
         trusted = {"SSL_CERT_FILE": str(ca_file)} if ca_file else {}
         return cls(spawn, [program, *arguments], log, env=os.environ | trusted)
 
     def sockets(self) -> frozenset[str]:
-        """Inodes of its sockets towards the upstream (proc(5)).
+        """Inodes of dnsproxy's sockets towards the upstream (proc(5)).
 
-        If two calls return the same inodes, the connections are the same. Listening sockets and sockets of port 53 are
-        excluded.
+        If two calls return the same inodes, the connections are the same. Listening TCP sockets and sockets on port 53
+        are excluded.
         """
         proc = Path(f"/proc/{self.pid}")
         own = set()

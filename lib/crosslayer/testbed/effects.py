@@ -1,7 +1,7 @@
 """Verification of a link's loss, jitter and queues: measurements and tolerances.
 
-A deviation is a fault if it occurs by chance in about one of ten thousand checks, so single checks can be short. All
-checks of a campaign together are more precise; `link_checks` has their counts.
+A deviation is an error of the link if chance alone causes it in at most about one of ten thousand checks. So single
+checks can be short. All checks of a campaign together are more precise; `link_checks` has their counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JITTER_PROBES = 200
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of the one-way delay quantiles that a check stores."""
 MANAGED_MS = 10.0
-"""Delay that a managed queue may add to packets of other flows, ms, not counting the frames being sent."""
+"""Maximum delay that fq_codel or cake may add to packets of other flows, ms, without the frames being sent."""
 _SIGMAS = 4.0
 _SKEW = 3
 """Additional tolerance above the mean, packets, because the distribution of small counts is skewed."""
@@ -42,23 +42,23 @@ class Crossing:
 
     sent: int
     up_ms: Mapping[int, float]
-    """One-way delay of each packet that arrived at the far end, in order of arrival."""
+    """One-way delay of each packet that arrived at the far end, ms, in order of arrival."""
     down_ms: Mapping[int, float]
-    """One-way delay of each echo that came back."""
+    """One-way delay of each echo that came back, ms."""
 
     @property
     def bursts_up(self) -> list[int]:
-        """Lengths of the runs of packets lost on the way up, packets."""
+        """Length of each run of consecutive packets lost on the way up, packets."""
         return _runs(range(self.sent), self.up_ms)
 
     @property
     def bursts_down(self) -> list[int]:
-        """Lengths of the runs of lost echoes, packets; packets that were lost on the way up are excluded."""
+        """Length of each run of consecutive lost echoes, packets. Packets lost on the way up have no echo."""
         return _runs(self.up_ms, self.down_ms)
 
 
 def _runs(sent: Iterable[int], arrived: Collection[int]) -> list[int]:
-    """Lengths of the runs of numbers that did not arrive, in sending order."""
+    """Length of each run of consecutive numbers in `sent` that are not in `arrived`."""
     runs: list[int] = []
     previous_lost = False
     for number in sent:
@@ -75,7 +75,7 @@ class Probing(Protocol):
     """The part of `Prober` that this module uses."""
 
     def crossing(self, expected_ms: float, probes: int, interval_s: float) -> Crossing:
-        """Send small packets up and their echoes down."""
+        """Send small packets to the server's end, which echoes them; returns the one-way delays of both directions."""
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
         """Delay that an overloaded queue adds to packets of other flows, ms."""
@@ -86,12 +86,12 @@ class Effects:
     """Measured effects of a link; None if its profile lacks the effect or it was not measured."""
 
     loss_probes: int | None = None
-    """Small packets sent up; the far end echoed those that arrived."""
+    """Number of small packets sent up; the far end echoed those that arrived."""
     nominal_loss_percent: float | None = None
     lost_down: int | None = None
     lost_up: int | None = None
     bursts_down: int | None = None
-    """Number of runs of lost packets."""
+    """Number of runs of consecutive lost packets."""
     bursts_up: int | None = None
     delay_quantiles_down_ms: tuple[float, ...] | None = None
     """One-way delay quantiles at `LEVELS`, ms."""
@@ -100,22 +100,22 @@ class Effects:
     """Delay that the queue adds to packets of other flows under a load above its rate, ms."""
     queueing_up_ms: float | None = None
     trace_offset_ms: float | None = None
-    """Offset in the trace at which the link starts, ms."""
+    """Position in the trace from which the link replays it, ms."""
     trace_late_down_ms: float | None = None
-    """99th percentile of the packets' delay beyond their departure time in the trace, ms."""
+    """99th percentile of the time by which packets left later than the trace says, ms."""
     trace_late_up_ms: float | None = None
     cross_mbit: float | None = None
     """Payload rate of the cross-traffic during the round, Mbit/s."""
     nominal_faults: str | None = None
-    """Faults of the path, separated by `; `."""
+    """Faults of the path that the profile has, separated by `; `."""
     fault_probes: int | None = None
-    """Packets sent that the faults must block."""
+    """Number of packets sent that the faults must block."""
     fault_probes_passed: int | None = None
     """Number of these packets that crossed the link."""
 
 
 def spacing_s(profile: Profile, least_s: float) -> float:
-    """Interval between small packets at which no packet waits for the previous one, seconds; at least `least_s`."""
+    """Shortest interval, at least `least_s`, at which no small packet waits for the previous one, seconds."""
     if not profile.jitter_ms or profile.jitter_reorders:
         return least_s
     return max(least_s, (profile.quantile_ms(1) - profile.quantile_ms(0)) / 1e3)
@@ -124,7 +124,7 @@ def spacing_s(profile: Profile, least_s: float) -> float:
 def measure_effects(
     prober: Probing, profile: Profile, delays_ms: tuple[float, float], interval_s: float
 ) -> tuple[Effects, list[str]]:
-    """Measure the loss, jitter and queues that the profile has; returns the effects and the faults.
+    """Measure the loss, jitter and queues that the profile has; returns them, and messages about deviations.
 
     Parameters
     ----------
@@ -166,14 +166,14 @@ def quantiles(delays: Sequence[float]) -> tuple[float, ...]:
 
 
 def loss_probes(profile: Profile) -> int:
-    """Number of packets after which a link without loss deviates significantly from the profile, within limits."""
+    """Number of probes, within `LOSS_PROBES`, at which a link without loss deviates significantly from the profile."""
     share = profile.loss_percent / 100
     enough = (1.1 * _SIGMAS * loss_deviation(profile, 1) / share) ** 2
     return max(LOSS_PROBES[0], min(LOSS_PROBES[1], math.ceil(enough)))
 
 
 def loss_deviation(profile: Profile, packets: int) -> float:
-    """Standard deviation of the number of lost packets, taking bursts into account."""
+    """Standard deviation of the number of lost packets among `packets`, taking bursts into account."""
     share = profile.loss_percent / 100
     variance = share * (1 - share)
     if profile.loss_burst_packets is not None:
@@ -185,7 +185,7 @@ def loss_deviation(profile: Profile, packets: int) -> float:
 
 
 def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: str) -> Iterator[str]:
-    """Faults of the loss and of its mean burst length, compared with the profile."""
+    """Yield a message for each significant deviation of the loss, or of its mean burst length, from the profile."""
     expected, lost = packets * profile.loss_percent / 100, sum(bursts)
     chance = _SIGMAS * loss_deviation(profile, packets)
     if not -chance <= lost - expected <= chance + _SKEW:
@@ -199,9 +199,9 @@ def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: st
 
 
 def jitter_faults(profile: Profile, delay_ms: float, delays: Sequence[float], where: str) -> Iterator[str]:
-    """Faults of the one-way delays, by their Kolmogorov-Smirnov distance from the profile's distribution.
+    """Yield a message if the distribution of one-way delays deviates significantly from the profile's.
 
-    `delays` are in ascending order, ms.
+    The Kolmogorov-Smirnov distance of the distributions decides. `delays` are in ascending order, ms.
     """
     table = [max(0.0, delay_ms + profile.quantile_ms((index + 0.5) / _TABLE)) for index in range(_TABLE)]
     size = len(delays)
@@ -221,7 +221,10 @@ def _distance(table: Sequence[float], delays: Sequence[float]) -> float:
 
 
 def queue_faults(profile: Profile, queue: Queue, added_ms: float | None, where: str) -> Iterator[str]:
-    """Faults of the delay that a loaded queue adds, compared with a full FIFO or with the limit of a managed queue."""
+    """Yield a message if the delay that a loaded queue adds deviates from the profile.
+
+    A FIFO must add the delay of a full queue, fq_codel and cake at most `MANAGED_MS`, within tolerances.
+    """
     if added_ms is None:
         yield f"{where} queue: every probe was lost"
         return

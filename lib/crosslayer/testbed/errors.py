@@ -10,4 +10,4 @@ class TestbedError(CrosslayerError):
 
 
 class OutsideError(CrosslayerError):
-    """A packet would leave the machine without the user's consent."""
+    """A packet must not leave the machine: the user has not consented, or its destination is on the stop list."""

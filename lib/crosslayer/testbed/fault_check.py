@@ -1,4 +1,4 @@
-"""Verification of a path's faults: packets that each fault must block do not cross the link, similar ones do."""
+"""Verification of a path's faults: each fault blocks the packets that it must block, and no similar packets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 
 PROBES = 5
-"""Number of packets of each check that a fault must block, and number of those that it must not block."""
+"""Number of packets per check that a fault must block; the check sends as many that it must not block."""
 _RING_FRAMES = 512
 _WAIT_S = 0.1
 _LATER_NS = 3_600_000_000_000
@@ -33,7 +33,7 @@ class _Probe:
     """A packet to send."""
 
     transport: str
-    """udp, syn or hello."""
+    """Kind of the packet: `udp`, `syn` (TCP) or `hello` (TLS ClientHello)."""
     port: int
     payload: bytes = b""
     address: str = ""
@@ -45,7 +45,7 @@ class FaultCounts:
     """Result of a check of faults."""
 
     probes: int
-    """Probes sent that a fault must block."""
+    """Number of probes sent that a fault must block."""
     passed: int
     """Number of these probes that crossed the link."""
     deviations: tuple[str, ...]
@@ -59,7 +59,7 @@ def verify(
     address: str = network.SERVER_ADDRESS,
     addresses: Sequence[str] = (),
 ) -> FaultCounts:
-    """Send probes through the middlebox for one fault at a time; afterwards all faults are set.
+    """Verify each fault alone, by probes through the middlebox; afterwards all faults are set.
 
     Parameters
     ----------
@@ -190,7 +190,10 @@ def _answered(end: socket.socket, probe: _Probe) -> bool:
 
 @contextmanager
 def _server_frames() -> Iterator[list[tuple[int, int]]]:
-    """Yield a list, filled after the block: source port and length of each frame that arrived at the server's end."""
+    """Record the frames that arrive at the server's end during the block.
+
+    Yields a list, which is filled after the block: source port and length in bytes of each frame.
+    """
     frames: list[tuple[int, int]] = []
     with namespaces.namespace(network.SERVER):
         ring = Ring("eth0", frames=_RING_FRAMES)

@@ -1,11 +1,12 @@
 """Wakes a User-Mode Linux guest that may have gone to sleep with a packet pending.
 
 The program is a file of its own and imports only the standard library. `heartbeat.py PIDFD` receives an inherited file
-descriptor of the guest's process. It ends with the guest.
+descriptor of the guest's process. The program ends with the guest.
 
-The guest receives SIGIO for a packet. If the signal arrives between the guest's last check for work and its sleep, the
-packet waits for the next timer. That can take a whole one-way delay. `os_idle_sleep` of Linux 6.1 blocks SIGALRM in
-this interval, but no other signal. So this program sends SIGIO every millisecond, with or without a packet.
+The guest receives SIGIO when a packet arrives. If the signal arrives between the guest's last check for work and its
+sleep, the packet waits for the next timer. This wait can be as long as the link's one-way delay. `os_idle_sleep` of
+Linux 6.1 blocks SIGALRM in this interval, but no other signal. So this program sends SIGIO every millisecond, with or
+without a packet.
 """
 
 from __future__ import annotations

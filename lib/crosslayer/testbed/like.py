@@ -28,18 +28,18 @@ class MeasuredTimes:
     resolver: str
     """Name of the resolver, and its vantage point."""
     rtts_ms: tuple[float, ...]
-    """RTT of its path."""
+    """RTTs of the path to the resolver."""
     hits_ms: tuple[float, ...]
-    """Times of answers from its cache, without the RTT."""
+    """Times of answers from the resolver's cache, without the RTT."""
     misses_ms: tuple[float, ...]
-    """Times of answers to names that were not in its cache, without the RTT."""
+    """Times of answers to names that were not in the resolver's cache, without the RTT."""
 
     def drawn_rtt_ms(self, seed: str) -> float:
-        """One of the RTTs, drawn by a seed."""
+        """Draw one of `rtts_ms` with a seed."""
         return random.Random(seed).choice(self.rtts_ms)
 
     def check_link(self, link: str, rtt_ms: float) -> None:
-        """Raise `LinkError` if the link's RTT exceeds the resolver's smallest RTT: the resolver is behind the link."""
+        """Raise `LinkError` if the link's RTT exceeds the resolver's smallest RTT: the path to it includes the link."""
         nearest_ms = min(self.rtts_ms)
         if nearest_ms < rtt_ms:
             raise LinkError(
@@ -51,9 +51,10 @@ class MeasuredTimes:
 
 
 class LikeResolver:
-    """The running resolver at the far end of the testbed's link. A context manager that removes it.
+    """A running resolver at the far end of the link, with the times of a measured resolver.
 
-    For each query, the time of its answer is drawn from the measured times. `set_rtt` sets the RTT.
+    It is a context manager that removes it. For each query, the time of its answer is drawn from the measured times.
+    `set_rtt` sets the RTT.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class LikeResolver:
     congestion_control
         TCP algorithm; None keeps the machine's default.
     seed
-        Seed of the times.
+        Seed of the drawn answer times.
     https_records
         As for `Server.start`.
 
@@ -119,7 +120,10 @@ class LikeResolver:
         self._stack.close()
 
     def set_rtt(self, rtt_ms: float, link_rtt_ms: float) -> None:
-        """Set the RTT between client and resolver, ms. The resolver's cable delays packets by the difference."""
+        """Set the RTT between client and resolver, ms.
+
+        The resolver's veth pair delays packets by the difference from the link's RTT. `TestbedError` if it cannot.
+        """
         half_us = max(0.0, rtt_ms - link_rtt_ms) * 500
         for namespace, device in ((network.LINK, f"to-{self._host}"), (self._host, "eth0")):
             tc = [namespaces.tool("tc"), "qdisc", "replace", "dev", device, "root"]

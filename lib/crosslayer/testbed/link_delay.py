@@ -1,9 +1,9 @@
 """Additional delay of the emulated link during an observation, measured at both of its ends with one clock.
 
-Each packet is captured where it enters and where it leaves the link. netem's rule (Linux, `sch_netem.c`) gives the
-expected departure. It is the packet's transmission time after the later of two times: the packet's arrival plus the
-delay, and the previous packet's departure. Any further delay comes from the emulation: a process that must wake up, or
-a busy processor.
+Each packet is captured where it enters and where it leaves the link. netem's rule (Linux, `sch_netem.c`) gives its
+expected departure. Transmission starts at the later of two times: the packet's arrival plus the link's delay, and the
+previous packet's departure. The departure is one transmission time later. Any further delay comes from the emulation: a
+process that must wake up, or a busy processor.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from crosslayer.testbed import namespaces, network
 from crosslayer.vocabulary import Direction
 
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
-"""More slots than the largest page has packets, and enough bytes to identify each packet."""
+"""Slots per capture ring, more than the largest page has packets; bytes per slot, enough to identify a packet."""
 _STEP_MS = 1.0
-"""If the clock's offset changes by more during an observation, the clock was set and the timestamps are unusable."""
+"""Maximum change of the clock's offset during an observation, ms.
+
+If the change is larger, the clock was set, and the timestamps are unusable.
+"""
 _PORTS = {Direction.UP: (network.CLIENT, network.SERVER), Direction.DOWN: (network.SERVER, network.CLIENT)}
 """Sides at which packets of a direction enter and leave the link."""
 
@@ -47,7 +50,7 @@ class ExtraDelay:
 
 
 class DelayMeter:
-    """Captures at both ends of the open testbed's link; close it with the testbed."""
+    """Measures the link's additional delay by captures at both ends; close it with the testbed."""
 
     def __init__(self) -> None:
         with namespaces.namespace(network.LINK):
@@ -68,7 +71,7 @@ class DelayMeter:
             ring.start()
 
     def extra_delays_ms(self, down: NetemRule, up: NetemRule) -> list[ExtraDelay]:
-        """Stop capturing; returns the delay beyond netem's rules of the packets since `start`, per direction.
+        """Stop capturing; returns, per direction, the delay of the captured packets beyond netem's rule.
 
         Directions without packets are omitted. The list is empty if a ring overflowed or the clock was set.
         """

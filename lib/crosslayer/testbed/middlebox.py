@@ -2,9 +2,9 @@
 
 The program is a file of its own and imports only the standard library. `middlebox.py NEAR FAR` receives two inherited
 packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON:
-{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the time from which their moments count, ns
-since the Unix epoch. The answer to every command is a line with the number of packets that each rule has matched since
-it was set; {"count": true} only requests this answer.
+{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the time at which their delays (`after_ns`)
+begin, ns since the Unix epoch. The answer to every command is a line with the number of packets that each rule has
+matched since it was set; {"count": true} only requests this answer.
 
 Rules apply to UDP and TCP over IPv4 without options and over IPv6 without extension headers. Rules with the selector
 `ipv6` apply to every IPv6 packet. QUIC packets are recognised by the first long header of a datagram.
@@ -35,19 +35,19 @@ _PORT_UNREACHABLE = bytes([3, 3])
 _PORT_UNREACHABLE6, _NO_ROUTE6 = bytes([1, 4]), bytes([1, 0])
 _ICMPV6_QUOTED_BYTES = 1232
 _FIRST_ICMPV6_REQUEST = b"\x80"
-"""ICMPv6 types below this one are errors (RFC 4443, section 2.1)."""
+"""First ICMPv6 type that is not an error (RFC 4443, section 2.1)."""
 _QUIC_INITIAL, _QUIC_0RTT = 0, 1
 _QUIC_V2 = 0x6B3343CF
 _HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _ECH = 0, 0xFE0D
 _DNS_RESPONSE_TRUNCATED = 0x8280
-"""QR, TC and RA; glibc ignores an empty answer without RA."""
+"""DNS flags QR, TC and RA; glibc ignores an empty answer without RA."""
 _HELLO_MOST_BYTES = 1 << 14
 
 
 @dataclass(slots=True)
 class Segment:
-    """An IP packet with UDP or TCP, or an IPv6 packet with another payload; the latter has ports 0."""
+    """An IP packet with UDP or TCP, or an IPv6 packet with another payload, whose ports are 0."""
 
     frame: bytes
     to_server: bool
@@ -68,7 +68,7 @@ class Segment:
 
     @property
     def ipv6(self) -> bool:
-        """Whether it is an IPv6 packet."""
+        """Whether the packet is IPv6."""
         return self.frame[12:14] == _ETHERTYPE_IPV6
 
     @property
@@ -156,7 +156,10 @@ class BlockRule:
         self._blocked: set[tuple[str, int, int]] = set()
 
     def matches(self, segment: Segment, since_begin_ns: int) -> bool:
-        """Whether the rule applies to a packet that arrives `since_begin_ns` after the begin; counts such packets."""
+        """Whether the rule applies to a packet; if it does, `matched` is increased.
+
+        `since_begin_ns` is the time from the command `begin`'s time to the packet's arrival, ns.
+        """
         if since_begin_ns < self.values["after_ns"]:
             return False
         if self.values["addresses"] and segment.server not in self.values["addresses"]:
@@ -243,7 +246,7 @@ def _unreachable6(segment: Segment, kind: bytes) -> bytes:
 
 
 def _reset(segment: Segment) -> bytes:
-    """A reset as the server's kernel would send it (RFC 9293, section 3.5.2)."""
+    """A TCP reset as the server's kernel would send it (RFC 9293, section 3.5.2)."""
     after = segment.sequence + len(segment.payload) + bool(segment.flags & _SYN)
     has_ack = bool(segment.flags & _ACK)
     sequence, flags = (segment.acknowledgment, _RST) if has_ack else (0, _RST | _ACK)
@@ -274,7 +277,7 @@ def _truncated(segment: Segment) -> bytes | None:
 
 
 def _pseudo_header(segment: Segment, protocol: int, length: int) -> bytes:
-    """Pseudo-header of the checksum of a packet to the client (RFC 9293, section 3.1; RFC 8200, section 8.1)."""
+    """Pseudo-header for the checksum of a packet to the client (RFC 9293, section 3.1; RFC 8200, section 8.1)."""
     source, destination = segment.addresses
     end = struct.pack("!I3xB", length, protocol) if segment.ipv6 else struct.pack("!xBH", protocol, length)
     return destination + source + end
@@ -318,7 +321,7 @@ class PacketFilter:
         return [rule.matched for rule in self._rules]
 
     def decide(self, frame: bytes, *, to_server: bool, now_ns: int) -> tuple[bool, bytes | None]:
-        """Whether to forward a frame, and the frame to send to the client if it is not forwarded, or None."""
+        """Whether to forward a frame; if not, also the frame to send to the client, or None to send nothing."""
         segment = read_segment(frame, to_server=to_server) if self._rules else None
         if segment is None:
             return True, None
@@ -329,7 +332,7 @@ class PacketFilter:
 
 
 def forward(near: socket.socket, far: socket.socket, control: socket.socket) -> None:
-    """Forward until the other end closes the control socket."""
+    """Forward packets until the other end closes the control socket."""
     middlebox = PacketFilter()
     commands = b""
     while True:

@@ -53,7 +53,7 @@ def inside() -> bool:
 
 
 def enter(command: list[str], *, own_network: bool = True) -> None:
-    """Re-execute `command` in private namespaces. Returns only in the second call, inside the namespaces.
+    """Re-execute `command` in private namespaces, where it calls this function again; only the second call returns.
 
     Without `own_network`, the command keeps the current network and the current user. Its changes to /etc/resolv.conf
     stay private nevertheless.
@@ -109,13 +109,13 @@ def tool(name: str) -> str:
 
 
 def refused(unshare: str, options: Sequence[str] = UNSHARE) -> str | None:
-    """The kernel's error message if it refuses private namespaces, otherwise None."""
+    """Error message of `unshare` if the kernel refuses private namespaces, otherwise None."""
     trial = subprocess.run([unshare, *options, "--", "true"], capture_output=True, text=True, check=False)
     return None if trial.returncode == 0 else (trial.stderr.strip() or f"exit status {trial.returncode}")
 
 
 def _set_up_mounts() -> None:
-    """Set up the mount namespace: temporary files on a tmpfs that is removed with it."""
+    """Mount private tmpfs on /run and /dev/shm and use them for temporary files; they end with the mount namespace."""
     if ROOT.exists() and os.path.ismount("/run"):
         return
     # On NixOS this symbolic link leads to the system's commands. Its target is outside /run.

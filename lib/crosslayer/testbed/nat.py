@@ -19,10 +19,10 @@ from crosslayer.testbed.errors import TestbedError
 
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _PORTS = (0x4000, 0x8000)
-"""First port of each half of the client's ports: new connections use one half until its mappings expire."""
+"""First port of each half of the client's port range: new connections use one half until its mappings expire."""
 _HALF = 0x4000
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
-"""Parents of filters of the queueing discipline `clsact`."""
+"""Handles of the queueing discipline `clsact` to which filters for arriving and for departing packets are attached."""
 _SOURCE_PORT, _DESTINATION_PORT = 20, 22
 """Offsets of the ports in an IPv4 packet without options, bytes."""
 _ETH_P_IP = 0x0800
@@ -63,7 +63,7 @@ class Nat:
         self._use_ports(self._previous_range)
 
     def restore(self) -> None:
-        """Let all packets pass, and give the client a removable address towards the host."""
+        """Let all packets pass, and give the client a new address towards the far host, as `migrate_client` does."""
         self._pass()
         self._take_half()
         self.migrate_client()
@@ -75,7 +75,7 @@ class Nat:
         self._take_half()
 
     def migrate_client(self) -> None:
-        """Give the client another address towards the host and remove the current one."""
+        """Give the client another address towards the far host and remove the current one."""
         self._client_number = 1 - self._client_number
         network.assign_client_address(self._host, self._address, self._client_number, self._congestion_control)
 

@@ -33,30 +33,33 @@ SERVER_ADDRESS = "10.53.0.2"
 CLIENT_ADDRESS6 = "2001:db8:53::1"
 SERVER_ADDRESS6 = "2001:db8:53::2"
 NETWORK = ipaddress.ip_network("10.53.0.0/16")
-"""Network that contains every address of the testbed."""
+"""Network of the testbed's private IPv4 addresses."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
 _PUBLIC_HOSTS = ipaddress.ip_network("198.18.1.0/24")
-"""Part of the range for network benchmarks (RFC 2544), which no browser treats as private."""
+"""Addresses for `add_public_addresses`, from the range for network benchmarks (RFC 2544): to browsers it is public."""
 _HOSTS6 = ipaddress.ip_network("2001:db8:53:1::/64")
 _FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
 _FAR_NAMES = [ipaddress.ip_network(f"10.53.{2 + number}.0/24") for number in range(2)]
-"""Networks of the addresses of far hosts' names, by the host's number."""
+"""Pool of addresses for the host names at each far host, by the far host's number."""
 _CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
-"""Removable addresses of the client (`assign_client_address`)."""
+"""Further addresses of the client, which has at most one of them at a time (`assign_client_address`)."""
 _MAIN_TABLE = 254
 _CONNECT_S = 10.0
 _CARRIER_POLL_S = 0.005
 _CARRIER_RETURN_S = 0.1
 _IFF_UP = 1
 _NO_DUPLICATE_TEST = 0x02
-"""IFA_F_NODAD: an address is usable at once."""
+"""Flag IFA_F_NODAD: an address is usable at once, without a test for duplicates."""
 _IPV6_SETTINGS = {
     "eth0/accept_ra": "0",
     "eth0/addr_gen_mode": "1",
     "eth0/router_solicitations": "0",
     "all/disable_ipv6": "0",
 }
-"""Below /proc/sys/net/ipv6/conf, in this order; `addr_gen_mode` 1: no link-local address."""
+"""Files below /proc/sys/net/ipv6/conf and their values, in the order in which they are written.
+
+With `addr_gen_mode` 1 the kernel creates no link-local address.
+"""
 _OPERATIONAL = ("UP", "UNKNOWN")
 """Operational states in which a device carries packets; loopback is "UNKNOWN"."""
 _MAC = {CLIENT: "02:00:00:00:00:01", SERVER: "02:00:00:00:00:02"}
@@ -129,7 +132,7 @@ def spawn(name: str, arguments: list[str], **options: Any) -> subprocess.Popen[A
 
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[IPRoute]:
-    """A netlink socket of a namespace; unlike `NetNS` it starts no process."""
+    """Open a netlink socket of a namespace for the duration of the block; unlike `NetNS` it starts no process."""
     with namespaces.namespace(name):
         ip = IPRoute()
     with ip:
@@ -137,10 +140,10 @@ def inside(name: str) -> Iterator[IPRoute]:
 
 
 def assign_client_address(host: str, address: str, number: int, congestion_control: str | None = None) -> None:
-    """Give the client one of two removable addresses towards a far host, and remove the other one.
+    """Give the client the address `_CLIENT_ADDRESSES[number]` towards a far host, and remove the other one.
 
-    New connections to the host's `address` have the new source address. Existing connections from the other address
-    lose it.
+    New connections to the far host's `address` have the new source address. Existing connections lose the removed
+    address.
     """
     new, old = _CLIENT_ADDRESSES[number], _CLIENT_ADDRESSES[1 - number]
     with inside(host) as far:
@@ -286,7 +289,7 @@ def _ipv6_addresses(ip: IPRoute, device: int) -> set[str]:
 
 
 def carrier_changes() -> int:
-    """Number of carrier changes so far, counted by the kernel at both ends of each cable."""
+    """Number of carrier changes so far, counted by the kernel at both ends of each veth pair."""
     changes = 0
     for name in (CLIENT, LINK, SERVER):
         with NetNS(name) as inside:
@@ -387,7 +390,10 @@ _ETHTOOL_OFF = {"transmit checksum": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C
 
 
 def real_packets(device: str) -> None:
-    """Disable offloads so that the link carries whole packets: no 64 KB super-packets, no partial checksums."""
+    """Disable offloads of a device so that the link carries real packets.
+
+    With offloads, the link would carry super-packets of 64 KB and packets with partial checksums.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in _ETHTOOL_OFF.values():
             value = array.array("B", struct.pack("II", command, 0))

@@ -37,7 +37,10 @@ def private() -> bool:
 
 
 def inside(address: str) -> bool:
-    """Whether packets to an address stay in this machine: to loopback, to its own addresses, in private namespaces."""
+    """Whether packets to an address stay in this machine.
+
+    They do if it is a loopback address or the machine's own, or if the calling thread is in private namespaces.
+    """
     address = canonical(address)
     return ipaddress.ip_address(address).is_loopback or private() or _is_own(address)
 
@@ -54,13 +57,13 @@ def local_address(address: str) -> str | None:
 
 
 def _is_own(address: str) -> bool:
-    """Whether an address is one of this machine."""
+    """Whether an address belongs to this machine."""
     own = local_address(address)
     return own is not None and ipaddress.ip_address(own) == ipaddress.ip_address(address)
 
 
 def obtain_consent(what: str, where: str, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Raise `OutsideError` unless consent is given or the user types the sentence.
+    """Raise `OutsideError` unless consent is given or the user types `SENTENCE`.
 
     `what` is a sentence about the packets that leave this machine. `ask` receives a question and returns what the user
     typed.
@@ -79,7 +82,7 @@ def allow(addresses: Iterable[str]) -> None:
 
 
 def allow_any_name() -> None:
-    """Record that the user consented to pages in a browser, and to every host that they name."""
+    """Record that the user consented to loads of pages in a browser, and of resources on every host that pages name."""
     _allowed.add(_ANY_NAME)
 
 
@@ -118,7 +121,10 @@ def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.so
 
 
 def check_names(names: Iterable[str], program: str) -> None:
-    """Raise `OutsideError` if a program would resolve names outside: its packets would go to unknown addresses."""
+    """Raise `OutsideError` if a program would look up names and send packets to addresses that are not known before.
+
+    This is allowed in private namespaces, for `localhost`, and after `allow_any_name`.
+    """
     if not private() and _ANY_NAME not in _allowed and (unknown := sorted(set(names) - {"localhost"})):
         raise OutsideError(
             f"would be looked up by {program}, and its address is not known before",
@@ -128,7 +134,7 @@ def check_names(names: Iterable[str], program: str) -> None:
 
 
 def check_private(program: str) -> None:
-    """Raise `OutsideError` outside private namespaces, for a program that sends packets without a request."""
+    """Raise `OutsideError` for a program that sends packets of its own accord, unless in private namespaces."""
     if not private():
         raise OutsideError(
             "sends packets of its own accord, to addresses that are not known before",

@@ -26,7 +26,7 @@ class AioquicServer(Server):
 
     @classmethod
     def command_line(cls, folder: Path) -> list[str]:
-        """The program and the configuration that `serving` wrote."""
+        """Command line of the program, with the configuration file that `serving` wrote in `folder`."""
         return [sys.executable, "-m", "crosslayer.testbed.aioquic_server", str(folder / _CONFIGURATION)]
 
 

@@ -1,7 +1,8 @@
-"""The shared-key server: configuration, start, control commands and typed events.
+"""The testbed's web and DNS server: configuration, start, control commands and typed events.
 
-The server is `emulation/server` (CoreDNS with the plugin `coalesce`). Each run has its own Corefile, zone and
-certificates. The server reports connections, requests, queries and tokens, which are read as typed events.
+The server is `emulation/cmd/crosslayer-server` (CoreDNS with the plugin `coalesce`). All its transports share the
+session-ticket keys. Each run has its own Corefile, zone and certificates. The server reports connections, requests,
+queries and tokens, which are read as typed events.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class RequestEvent:
     key_share: str = ""
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
-    """Packets that carried the client's hello; 0 over TCP."""
+    """Number of Initial packets that carried the client's hello; 0 over TCP."""
     ech: bool = False
     """The client's hello was encrypted, and the server decrypted it (RFC 9849)."""
 
@@ -108,7 +109,7 @@ class QueryEvent:
     key_share: str = ""
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
-    """Packets that carried the client's hello; 0 over TCP."""
+    """Number of Initial packets that carried the client's hello; 0 over TCP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class TokenEvent:
     """h3."""
     remote: str
     behind_ticket: bool
-    """The session ticket was sent before the token. A client without a ticket may be unable to store the token."""
+    """Whether the session ticket was sent before the token. Some clients store a token only if they have a ticket."""
 
 
 Event = ConnectionEvent | RequestEvent | QueryEvent | TokenEvent
@@ -135,7 +136,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
-    """A root zone with one A record per name; all other names do not exist.
+    """Text of a root zone with one A record per name; all other names do not exist.
 
     With `https_records`, one HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
     """
@@ -175,7 +176,7 @@ class Server(Process):
     spawn: Spawn
     """Starts a program where the server runs."""
     address: str
-    """IPv4 address of its DNS over UDP, DoQ and DoH3."""
+    """IPv4 address at which the server answers DoUDP, DoQ and DoH3."""
     addresses: dict[str, str]
     """IPv4 address of each host name it serves."""
     pages_dir: Path | None
@@ -233,8 +234,8 @@ class Server(Process):
         https_records
             Announce HTTP/3 by an HTTPS record of every name.
         own_times
-            JSON file with times of answers from a cache and of other answers (`own` of the plugin `box`); None for
-            neither a cache nor such times.
+            JSON file with times of answers from the server's cache and of other answers (`own` of the plugin `box`).
+            None: neither a cache nor delayed answers.
         """
         zone, corefile, control, events = (folder / name for name in _FILES)
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
@@ -266,7 +267,7 @@ class Server(Process):
 
     @classmethod
     def command_line(cls, folder: Path) -> list[str]:
-        """The program and its arguments; `folder` contains its configuration."""
+        """Command line of the program; `folder` contains its configuration."""
         return [str(resources.locate("server").path), "-conf", str(folder / "Corefile")]
 
     @classmethod
@@ -300,8 +301,8 @@ class Server(Process):
     def close_connections(self, listener: str | None = None) -> int:
         """Close open QUIC connections, of one listener (`h3`, `doq`) or of all; returns their number.
 
-        A connection is closed at once, or when its handshake is complete, so that the client receives the application's
-        NO_ERROR. `https` closes the TCP connections of the web server instead.
+        A connection is closed once its handshake is complete, so that the client receives the application's NO_ERROR.
+        `https` closes the TCP connections of the web server instead.
         """
         return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
@@ -319,7 +320,7 @@ class Server(Process):
         self.command("certificate", **{name: str(file) for name, file in files.items()})
 
     def set_ech(self, key: EchKey | None) -> None:
-        """Set the ECH key that decrypts hellos of new connections; clients with another key receive it.
+        """Set the ECH key that decrypts hellos of new connections; clients with another key receive this key.
 
         With None, the server ignores the encrypted part, like a server without ECH.
         """
@@ -342,7 +343,8 @@ class Server(Process):
         rdata
             Data of the one record of the answer, well-formed or not.
         fault
-            SERVFAIL, or no answer at all, instead of a record. Without `rdata` and `fault`, the zone's answer is used.
+            SERVFAIL (`servfail`) or no answer at all (`silence`) instead of a record. Without `rdata` and `fault`, the
+            zone's answer is used.
         delay_ms
             Delay before each answer, at most 60,000 ms.
         """

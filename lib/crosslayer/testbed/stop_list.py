@@ -1,7 +1,7 @@
 """Stop list: addresses, networks and operators to which no packet is sent. It joins this package's and the user's list.
 
-An entry has networks or operators, and a reason. An operator is a name as in a list of resolvers, or a domain of its
-host names. A well-known address also matches by its operator's names, even if the user gives no name.
+An entry has networks or operators, and a reason. An operator is given by its name in a list of resolvers, or by a
+domain of its host names. For an address in `well_known.toml`, the operator is known even if the user gives no name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True)
 class StopEntry:
-    """A `[[stop]]` table of a list."""
+    """An entry of a stop list: a table `[[stop]]` of its file."""
 
     reason: Annotated[str, Meta(min_length=1)]
     networks: list[str] = field(default_factory=list)
@@ -50,12 +50,12 @@ class StopEntry:
         return [ipaddress.ip_network(network) for network in self.networks]
 
     def contains(self, address: str, names: Iterable[str]) -> bool:
-        """Whether this entry has an address, in canonical form, or one of the names of its operator and host."""
+        """Whether this entry applies to an address in canonical form, or to one of its operator's and host's names."""
         host = ipaddress.ip_address(address)
         return any(host in network for network in self._parsed) or self.has_name(names)
 
     def has_name(self, names: Iterable[str]) -> bool:
-        """Whether this entry has one of these names of an operator or host."""
+        """Whether this entry applies to one of these names of an operator or host."""
         domains = [operator.casefold().rstrip(".") for operator in self.operators]
         return any(
             name.casefold() == domain or name.casefold().endswith(f".{domain}") for name in names for domain in domains
@@ -69,11 +69,11 @@ class _StopFile:
 
 @dataclass(frozen=True, slots=True)
 class StopList:
-    """The entries of both lists."""
+    """The entries of this package's and the user's stop list."""
 
     entries: tuple[StopEntry, ...]
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of the operators of well-known addresses."""
+    """Operator's name and host name of each resolver in `well_known.toml`, by its address."""
 
     def reason(self, address: str, *names: str) -> str | None:
         """Reason why no packet may be sent to an address with these names; None if packets may be sent."""

@@ -9,8 +9,8 @@ program because a process with threads (pyarrow's, polars') may hang after a for
 blocks signals while it waits: a signal to the `crosslayer` process alone would have no effect.
 
 A signal from the terminal or to the whole process group reaches the command directly and must not be delivered twice.
-So `outside` forwards signal n as SIGRTMIN + n. `inside` belongs to the group too. It delivers n to the command unless
-it received n itself, because the group's signal arrives first.
+So `outside` forwards signal n to `inside` as SIGRTMIN + n. `inside` is in the group too: it receives a group's signal
+first as n and then as SIGRTMIN + n, and ignores both. If only one of the two arrives, it delivers n to the command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def outside(command: list[str]) -> int:
-    """Run unshare, which ends with this process, and forward signals to `inside` as marked signals."""
+    """Run unshare, which ends with this process, and forward each signal n to `inside` as SIGRTMIN + n.
+
+    Returns the exit status (128 + signal if a signal ended the command).
+    """
     child = os.fork()
     if child == 0:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -46,7 +49,7 @@ def outside(command: list[str]) -> int:
 
 
 def inside(command: list[str]) -> int:
-    """Run the command, forward signals to it, and reap ended processes."""
+    """Run the command, forward signals to it, and reap ended processes; returns the command's exit status."""
     everything: set[int] = {*PASSED_ON, *_MARKED, signal.SIGCHLD}
     # Background commands of a shell script ignore SIGINT. Undo this: a SIGINT to this process alone must take effect.
     child = os.posix_spawn(command[0], command, os.environ, setsigmask=(), setsigdef=(signal.SIGINT,))

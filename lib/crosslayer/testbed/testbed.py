@@ -136,11 +136,11 @@ class Testbed:
         return self._checks[-1]
 
     def begin_trace_at(self, offset_ms: float) -> None:
-        """Set the offset in the trace at which checks and `rewind` start it, ms."""
+        """Set the position in the trace, ms, from which checks and `rewind` replay it."""
         self._trace_offset_ms = offset_ms
 
     def rewind(self) -> None:
-        """Restart the link's trace at its offset, and the time from which the moments of the path's faults count."""
+        """Restart the link's trace at its position, and the delays of the path's faults (`PathFault.after_s`)."""
         if self.profile is not None and self.profile.trace is not None and self._replay is not None:
             self._replay.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
         if self.profile is not None and self.profile.faults:
@@ -153,7 +153,7 @@ class Testbed:
         return self._middlebox
 
     def _with_faults(self, result: LinkCheck) -> LinkCheck:
-        """Verify the path's faults; returns the check with the results."""
+        """Verify the path's faults; returns `result` with the results of this verification added."""
         assert self.profile is not None
         counts = verify_faults(self.middlebox, self.profile.path_faults, self.profile.rtt_ms)
         verdicts = [*([] if result.passed else [result.verdict]), *counts.deviations]
@@ -169,7 +169,7 @@ class Testbed:
     def cross_traffic(self) -> Iterator[CrossTraffic]:
         """Run the cross-traffic of the link's profile, if it has any, for the duration of the block.
 
-        Raises `TestbedError` if one of its ends does not start, or ends before the block.
+        Raises `TestbedError` if the sender or receiver does not start, or ends during the block.
         """
         traffic = CrossTraffic()
         profile = self.profile
@@ -204,8 +204,9 @@ class Testbed:
     def confirm_link(self, before: int) -> LinkCheck:
         """Check after a measurement that the link still matches its profile; nothing is calibrated.
 
-        Checks RTT and rates, and that no cable was disconnected. `before` is `network.carrier_changes` before the
-        measurement. A failed check is repeated up to four times with growing pauses, because the host may be busy.
+        Checks RTT and rates, and that no network device lost its carrier. `before` is the result of
+        `network.carrier_changes` before the measurement. A failed check is repeated up to four times with growing
+        pauses, because the host may be busy.
         """
         result = self.check_link(rates=True)
         for pause_s in _PAUSES_S:
@@ -221,9 +222,9 @@ class Testbed:
     def measuring_delay(self) -> Iterator[list[ExtraDelay]]:
         """Measure the additional delay of the link during the block; the yielded list is filled at its end.
 
-        The list stays empty with netem of this kernel. It also stays empty if netem's rule does not give a packet's
-        departure: without shaping, with jitter, with a separate queue, or with a trace. It also stays empty with
-        cross-traffic, because its packets would be counted too.
+        The list stays empty with netem of the host's kernel, and with cross-traffic, because its packets would be
+        counted too. It also stays empty if netem's rule does not give a packet's departure: without shaping, with
+        jitter, with a separate queue, or with a trace.
         """
         delays: list[ExtraDelay] = []
         profile = self.profile

@@ -30,7 +30,7 @@ class Pacing(Protocol):
     """The part of `Prober` that this module uses."""
 
     def paced(self, direction: str, at_ns: Sequence[int], frame_bytes: int) -> tuple[list[int], dict[int, int]]:
-        """Send frames at given times; returns their departure times, and their arrival times by number."""
+        """Send frames at given times; returns their departure times, and their arrival times by frame number, ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Playing:
     """The trace of the link and its controls."""
 
     offset_ms: float
-    """Offset in the trace at which a check starts."""
+    """Position in the trace from which a check replays it, ms."""
     play: Callable[[int], None]
     """Function that starts the trace at a time, ns since the Unix epoch."""
 
@@ -49,13 +49,13 @@ class TraceMeasurement:
 
     mbit: dict[str, float] = field(default_factory=dict)
     nominal_mbit: dict[str, float] = field(default_factory=dict)
-    """Rate of the trace itself over the measured time."""
+    """Rate that the trace has over the measured time, Mbit/s."""
     late_ms: dict[str, float] = field(default_factory=dict)
-    """99th percentile of the packets' delay beyond their departure time in the trace, ms."""
+    """99th percentile of the time by which packets left later than the trace says, ms."""
 
 
 def replay_format(course: Course, profile: Profile) -> dict[str, Any]:
-    """A link's course in the format of the program `trace_replay`."""
+    """Rates and RTT over time, in the format of the command `course` of `trace_replay`."""
 
     def line(points: Line | None) -> dict[str, Any] | None:
         return (
@@ -81,7 +81,7 @@ def replay_format(course: Course, profile: Profile) -> dict[str, Any]:
 def measure_trace(
     prober: Pacing, profile: Profile, playing: Playing, delays_ms: tuple[float, float]
 ) -> tuple[TraceMeasurement, list[str]]:
-    """Play a part of the trace in each direction; returns the measured values and the faults.
+    """Replay a part of the trace in each direction; returns the measured values and the deviations from the trace.
 
     `delays_ms` are the configured delays, towards client and server. The trace is replayed at the client's end of the
     link.
@@ -112,7 +112,7 @@ def measure_trace(
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """One direction of the link while its trace plays from the offset."""
+    """One direction of the link while its trace plays from `Playing.offset_ms`."""
 
     prober: Pacing
     profile: Profile
@@ -120,7 +120,7 @@ class _Stretch:
     replayed: dict[str, Any]
     name: str
     before_ns: int
-    """Delay from the sender to the replay program."""
+    """Delay from the sender to the replay program, ns."""
     after_ns: int
 
     def _start(self) -> tuple[int, Schedule]:
@@ -133,23 +133,25 @@ class _Stretch:
     def _extra_delays_ms(
         self, schedule: Schedule, sent: list[int], arrived: dict[int, int], frame_bytes: int
     ) -> Iterator[float]:
-        """Delay beyond the departure time in the trace, ms, of each packet that arrived."""
+        """Time by which each packet that arrived had left later than the trace says, ms."""
         for number, left_ns in enumerate(sent):
             leaves_ns = schedule.leaves_ns(left_ns + self.before_ns, frame_bytes)
             if leaves_ns is not None and number in arrived:
                 yield (arrived[number] - self.after_ns - leaves_ns) / 1e6
 
     def probes(self) -> Iterator[float]:
-        """Delay of small packets beyond their departure time in the trace, ms; it shows faults of the trace's RTT."""
+        """Time by which small packets left later than the trace says, ms; it shows errors of the replayed RTT."""
         _epoch_ns, schedule = self._start()
         begin_ns = time.time_ns() + round(_PROBE_MS * 1e6)
         due = [begin_ns + round(number * _PROBE_MS * 1e6) for number in range(_PROBES)]
         return self._extra_delays_ms(schedule, *self.prober.paced(self.name, due, _PROBE_BYTES), _PROBE_BYTES)
 
     def train(self) -> tuple[float, float, list[float]]:
-        """Rate of the trace and measured rate of full frames, Mbit/s, and the frames' delays beyond the trace, ms.
+        """Send full frames while the trace plays.
 
-        Frames are sent a little faster than the trace's rate, with a few ahead, so that the queue is never empty.
+        Returns the trace's rate and the measured rate, Mbit/s, and the time by which each frame left later than the
+        trace says, ms. Frames are sent a little faster than the trace's rate, with a few ahead, so that the queue is
+        never empty.
         """
         epoch_ns, schedule = self._start()
         frame = FRAME_BYTES + self.replayed[self.name]["overhead"]

@@ -43,10 +43,11 @@ class Schedule:
     Parameters
     ----------
     line
-        Points of that line, `at_ns` and `bytes`, from 0 to the end of the trace; `overhead`, bytes of a packet in
-        addition to its frame; `limit`, longest queue, packets. None: no rate limit.
+        `at_ns` and `bytes`: points of that line, from 0 to the end of the trace. `overhead`: bytes of a packet in
+        addition to its frame. `limit`: maximum length of the queue, packets. None: no rate limit.
     delay
-        Additional delay: `extra_ns` applies from `at_ns` on; the last `at_ns` is the end of the trace. None: no delay.
+        `extra_ns`: additional delays, each from its `at_ns` on. The last `at_ns` is the end of the trace. None: no
+        delay.
     """
 
     def __init__(self, line: Mapping[str, Any] | None, delay: Mapping[str, Any] | None) -> None:
@@ -63,7 +64,7 @@ class Schedule:
         self._leaving.clear()
 
     def leaves_ns(self, came_ns: int, frame_bytes: int) -> int | None:
-        """Departure time of a frame, ns; None if it is dropped. Call it in order of arrival."""
+        """Departure time of a frame, ns; None if the frame is dropped. Frames must be given in order of arrival."""
         if self._epoch is None:
             self._last_departure = max(came_ns, self._last_departure)
             return self._last_departure
@@ -114,7 +115,7 @@ def schedules(course: Mapping[str, Any]) -> tuple[Schedule, Schedule]:
 
 
 def play(near: socket.socket, far: socket.socket, control: socket.socket) -> None:
-    """Replay until the other end closes the control socket."""
+    """Replay the trace until the other end closes the control socket."""
     down, up = Schedule(None, None), Schedule(None, None)
     waiting: tuple[deque[tuple[int, bytes]], ...] = (deque(), deque())
     commands = b""

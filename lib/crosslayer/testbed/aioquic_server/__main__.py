@@ -1,4 +1,4 @@
-"""The program: opens the listeners, executes the commands of the control socket, and ends on SIGTERM."""
+"""The server's main program: opens the listeners, executes commands of the control socket, and ends on SIGTERM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from crosslayer.testbed.aioquic_server.listeners import (
 from crosslayer.testbed.aioquic_server.site import load_site
 
 _PATIENCE_S = 3.0
-"""Maximum time for a connection that is to be closed to complete its handshake, s."""
+"""Maximum wait for the end of a handshake before the connection is closed, s."""
 _MOST_LINE_BYTES = 1 << 17
 
 
@@ -54,7 +54,10 @@ class ControlCommands:
         writer.close()
 
     async def execute(self, line: bytes) -> dict[str, Any]:
-        """Execute the command of a line; if it is refused, `ok` is false and `error` contains the reason."""
+        """Execute the command of a line and return the answer.
+
+        If the command is refused, `ok` of the answer is false, and `error` is the reason.
+        """
         try:
             command = json.loads(line)
             name = command["command"]

@@ -1,4 +1,7 @@
-"""Answers to DNS queries from a zone, and the checks of RFC 9250 and RFC 8484. No clock; reads only the zone's file."""
+"""Answers to DNS queries from a zone, and checks of queries by RFC 9250 (DoQ) and RFC 8484 (DoH).
+
+This module uses no clock and reads only the zone's file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ import dns.zone
 
 MESSAGE_TYPE = "application/dns-message"
 _PADDING_BLOCK = 468
-"""Block length of padded answers, recommended by RFC 8467, section 4.1."""
+"""Block length of padded answers, bytes, as recommended by RFC 8467, section 4.1."""
 _UDP_BYTES = 512
 _HEADER_BYTES = 12
 
@@ -43,15 +46,17 @@ class ZoneAnswer:
 
 
 class DnsZone:
-    """The zone of the answers: a root zone, read from a file."""
+    """A root zone, read from a file, from which queries are answered."""
 
     def __init__(self, file: Path) -> None:
         self._zone = dns.zone.from_file(str(file), origin=".", relativize=False)
 
     def answer(self, wire: bytes, *, encrypted: bool, early: bool = False) -> ZoneAnswer:
-        """Answer a query; `MalformedError` if it is no query. An encrypted answer is padded like its query (RFC 7830).
+        """Answer a DNS message; `MalformedError` if it is no query.
 
-        `early`: the query arrived as early data; operations that must not be replayed are refused (RFC 9250, section
+        `encrypted`: the query arrived over an encrypted transport. The answer is padded if the query was (RFC 7830).
+
+        `early`: the query arrived as early data. Operations that must not be replayed are refused (RFC 9250, section
         4.5).
         """
         query = _parsed(wire)
@@ -94,7 +99,10 @@ def _parsed(wire: bytes) -> dns.message.Message:
 
 
 def doq_query(stream: bytes) -> bytes:
-    """The query of a stream that has ended (RFC 9250, section 4.2); `MalformedError` if it violates the protocol."""
+    """The DNS query in the data of a DoQ stream that has ended (RFC 9250, section 4.2).
+
+    `MalformedError` if the data violates the protocol.
+    """
     length = int.from_bytes(stream[:2])
     if len(stream) < 2 or len(stream) != 2 + length:
         raise MalformedError("not one whole message on the stream")

@@ -1,4 +1,4 @@
-"""Configuration of the program: a JSON file."""
+"""Configuration of the aioquic server, read from a JSON file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Configuration:
     certificate: str
     """PEM file of the certificate."""
     key: str
-    """PEM file of its private key."""
+    """PEM file of the certificate's private key."""
     zone: str
     """File of the DNS zone."""
     pages: str
     """Folder of the built pages; empty for none."""
     resolver: str
-    """Address of DNS: UDP port 53, DoQ and DoH3."""
+    """Address for DNS queries: DoUDP on port 53, DoQ on 853, DoH3 on 443."""
     hosts: tuple[str, ...]
     """Further addresses, which serve the pages over HTTP/3."""
     control: str
     """Path of the control socket."""
     events: str
-    """File of the events."""
+    """File to which the server writes its events."""
     idle_timeout_s: float = 30.0
     initial_window: int = 0
     """Initial congestion window, datagrams; 0 for aioquic's default, 10 (RFC 9002, section 7.2)."""

@@ -1,7 +1,8 @@
-"""The QUIC connection of the server: aioquic's, with tickets, address-validation tokens and evidence of early data.
+"""The server's QUIC connection: aioquic's, extended by tickets, address-validation tokens and a record of early data.
 
-aioquic's server accepts only tokens of Retry packets, and it sends no NEW_TOKEN frame (RFC 9000, section 8.1.3). This
-module adds both. As with quic-go, ticket and token are sent in random order once the handshake is complete.
+aioquic's own server sends no NEW_TOKEN frame (RFC 9000, section 8.1.3) and accepts only tokens of Retry packets. This
+module sends that frame and accepts its token. Once the handshake is complete, ticket and token are sent in random
+order, as quic-go does.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ _TOKEN_AGE_S = 24 * 3600
 _NONCE_BYTES = 12
 _STAMP = struct.Struct("!d")
 _FRAME_HEADER_BYTES = 3
-"""Type of a NEW_TOKEN frame, and the length of its token."""
+"""Size of a NEW_TOKEN frame without the token, bytes: type 1, length at most 2."""
 
 
 class Tickets:
-    """Issued and unused session tickets of all listeners; if there are too many, the oldest are removed.
+    """Session tickets of all listeners that have been issued and not used, at most `_MOST_TICKETS`.
 
-    A ticket is used once, so that early data cannot be replayed (RFC 8446, section 8.1). aioquic accepts the early data
-    of each ticket that `take` returns. So `take` returns a ticket only for the application protocol for which it was
-    issued (section 4.2.10).
+    If there are more, the oldest are removed. A ticket is used once, so that early data cannot be replayed (RFC 8446,
+    section 8.1). aioquic accepts the early data of each ticket that `take` returns. So `take` returns a ticket only for
+    the application protocol for which it was issued (RFC 8446, section 4.2.10).
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,10 @@ class Tickets:
 
 
 class Tokens:
-    """Address-validation tokens: the client's address and a time, encrypted with a key of this process."""
+    """Issues and verifies address-validation tokens.
+
+    A token contains the client's address and the time of issue, encrypted with a key of this process.
+    """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -88,7 +92,7 @@ class Tokens:
 
 
 class ServerConnection(QuicConnection):
-    """A connection of a client.
+    """The server's end of one client's QUIC connection.
 
     Parameters
     ----------
@@ -97,13 +101,13 @@ class ServerConnection(QuicConnection):
     original_destination_connection_id
         Destination connection ID of the client's first packet.
     address_validated
-        The client's first packet had a token that proves its address.
+        Whether the client's first packet had a token that proves its address.
     tickets
         Tickets of all listeners.
     new_token
-        Creates a token for the client.
+        Function that creates a token for the client.
     token_sent
-        Called before a packet with a token is sent; its argument is whether the session ticket was sent before.
+        Function called before a token is sent. Its argument: whether the session ticket was sent before the token.
     initial_window
         Initial congestion window, datagrams; 0 for aioquic's default.
     """
@@ -140,7 +144,7 @@ class ServerConnection(QuicConnection):
 
     @property
     def handshake_complete(self) -> bool:
-        """Whether the handshake is complete; all data received before is early data."""
+        """Whether the handshake is complete; application data received earlier is early data."""
         return self._handshake_complete
 
     @property

@@ -1,4 +1,4 @@
-"""Events of the server, one JSON object per line in the first server's format, and their counts."""
+"""Log of the server's events, in the first server's format: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any, TextIO
 
 
 class EventLog:
-    """Log of events. An event is written before its answer is sent, so it exists when the client has the answer."""
+    """Writes events to a file and counts them.
+
+    The event of a query or request is written before the answer is sent. So it is in the file when the client has the
+    answer.
+    """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""The listeners, which pass datagrams to connections, and the application protocols on their streams."""
+"""Listeners on UDP sockets, and the protocols that they serve: DoUDP, DoQ and HTTP/3."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class ServerState:
 
 
 def configuration(certificate: str, key: str, alpn: str, idle_timeout_s: float) -> QuicConfiguration:
-    """Settings of a listener: aioquic's defaults except the cipher suites.
+    """QUIC configuration of a listener: aioquic's defaults, with two cipher suites.
 
-    The first suite is the one that the first server prefers; all clients support it.
+    The first suite is the preferred one of the testbed's first server; all clients support it.
     """
     made = QuicConfiguration(
         is_client=False,
@@ -89,23 +89,21 @@ class ClientProtocol(QuicConnectionProtocol):
         shared.connections.add(self)
 
     async def close_politely(self, patience_s: float) -> None:
-        """Close with the code for "no error" once the handshake is complete (RFC 9000, section 10.2.3).
+        """Close the connection without an error once the handshake is complete, after `patience_s` at the latest.
 
-        A code sent before that does not reach the client.
-
-        The connection is closed after `patience_s` at the latest.
+        An error code sent before the end of the handshake does not reach the client (RFC 9000, section 10.2.3).
         """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.handshake_over.wait(), patience_s)
         self.leave(self.no_error, "")
 
     def leave(self, code: int, reason: str) -> None:
-        """Close the connection with a code of the application."""
+        """Close the connection with an error code of the application and a reason."""
         self._shared.connections.discard(self)
         self.close(code, reason)
 
     def quic_event_received(self, event: QuicEvent) -> None:
-        """Report the handshake or the end of the connection; pass other events to the application protocol."""
+        """Log the success or failure of the handshake; pass other events to the application protocol."""
         if isinstance(event, HandshakeCompleted):
             self._report_connection()
         elif isinstance(event, ConnectionTerminated):
@@ -117,11 +115,11 @@ class ClientProtocol(QuicConnectionProtocol):
 
     @abstractmethod
     def take(self, event: QuicEvent) -> None:
-        """Process an event of the application protocol."""
+        """Process a QUIC event in the application protocol."""
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """Fields about the connection in events of requests and queries."""
+        """Properties of the connection, for the events of its requests and queries."""
         return {
             "remote": self.remote,
             "resumed": self._quic.resumed,
@@ -135,7 +133,7 @@ class ClientProtocol(QuicConnectionProtocol):
         return not self._quic.handshake_complete or stream in self._quic.early_streams
 
     def report_query(self, listener: str, arrival: int, stream: int, answer: Any) -> None:
-        """Write the event of a query."""
+        """Write a query and its answer to the event log."""
         self._shared.events.write(
             "query",
             listener,
@@ -177,7 +175,7 @@ class DoqProtocol(ClientProtocol):
         self._streams: dict[int, bytearray] = {}
 
     def take(self, event: QuicEvent) -> None:
-        """Answer each stream when it has ended; a violation of the protocol closes the connection."""
+        """Answer the query of each stream that has ended; a violation of the protocol closes the connection."""
         if isinstance(event, StreamReset):
             self._streams.pop(event.stream_id, None)
             self._quic.reset_stream(event.stream_id, _DOQ_REQUEST_CANCELLED)
@@ -201,14 +199,14 @@ class DoqProtocol(ClientProtocol):
 
 @dataclass(slots=True)
 class _Request:
-    """A request in progress."""
+    """An HTTP request that has not been answered yet."""
 
     arrival: int
     headers: Mapping[bytes, bytes]
     early: bool
     body: bytearray = field(default_factory=bytearray)
     refused: int = 0
-    """HTTP status of a refusal that is already certain; 0 for none."""
+    """HTTP status with which the request will be refused; 0 for no refusal so far."""
 
     def field(self, name: bytes) -> str:
         """Value of a header field; empty if the request lacks it."""
@@ -324,7 +322,7 @@ def _failure(status: int) -> tuple[int, SiteResponse]:
 
 
 class QuicListener(asyncio.DatagramProtocol):
-    """A UDP socket that passes packets to connections by their connection ID."""
+    """A UDP socket that passes datagrams to QUIC connections by the destination connection ID."""
 
     def __init__(self, configuration: QuicConfiguration, protocol: type[ClientProtocol], shared: ServerState) -> None:
         self._configuration, self._protocol, self._shared = configuration, protocol, shared

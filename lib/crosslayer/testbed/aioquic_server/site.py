@@ -1,4 +1,7 @@
-"""The built pages in memory: responses by host name and path. The first server reads the same manifests."""
+"""HTTP responses of the built pages, in memory, by host name and path.
+
+They are read from the manifests that the testbed's first server reads too.
+"""
 
 from __future__ import annotations
 
