@@ -207,6 +207,16 @@ def test_a_hello_without_ech_or_of_another_name_passes() -> None:
     assert passes(middlebox, tcp(5000, 443, 0x18, _hello("other.example", ech=True), sequence=100))
 
 
+def test_a_malformed_hello_passes() -> None:
+    """Bytes from any client arrive here: an exception would end the middlebox, and so the link."""
+    hello = _hello("public.example", ech=True)
+    assert hello_with_ech(b"\x16\x03\x01\x00\x04\x01\x00\x00\x00") is None  # a ClientHello without a body
+    for at in range(9, len(hello)):
+        hello_with_ech(hello[:at] + b"\xff\xff" + hello[at + 2 :])
+        record = hello[:3] + struct.pack("!H", at - 5) + b"\x01" + (at - 9).to_bytes(3, "big") + hello[9:at]
+        hello_with_ech(record)
+
+
 def test_attempts_over_ipv6_are_refused_by_icmpv6() -> None:
     refusal = frame6(58, bytes([1, 0]) + bytes(6) + UDP6[14:], sent=False)
     frames = [Frame(1, "eth0", True, UDP6, len(UDP6)), Frame(2, "eth0", False, refusal, len(refusal))]

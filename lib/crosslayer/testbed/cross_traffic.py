@@ -28,15 +28,18 @@ def receive(kind: str, address: str) -> None:
     if kind == "tcp":
         end.listen()
     print(end.getsockname()[1], flush=True)
-    received, first = 0, None
+    received, first, watched = 0, None, [sys.stdin, end]
     while True:
-        ready, _, _ = select.select([end, sys.stdin], [], [])
+        ready, _, _ = select.select(watched, [], [])
         if sys.stdin in ready:
             break
         if kind == "tcp" and first is None:
             end, _sender = end.accept()
+            watched[1:] = [end]
+        elif data := end.recv(_CHUNK_BYTES):
+            received += len(data)
         else:
-            received += len(end.recv(_CHUNK_BYTES))
+            watched.remove(end)  # the sender has ended
         first = first or time.monotonic_ns()
     print(received, time.monotonic_ns() - (first or 0), flush=True)
 

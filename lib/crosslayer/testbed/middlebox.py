@@ -119,7 +119,13 @@ def long_header(payload: bytes) -> tuple[int, int] | None:
 
 
 def hello_with_ech(stream: bytes) -> str | None:
-    """Server name of a TLS ClientHello with the ECH extension; None without ECH or for an incomplete ClientHello."""
+    """Server name of a TLS ClientHello with the ECH extension; None without ECH, or if incomplete or malformed."""
+    with contextlib.suppress(IndexError, struct.error):
+        return _server_name_with_ech(stream)
+    return None
+
+
+def _server_name_with_ech(stream: bytes) -> str | None:
     if len(stream) < 9 or stream[0] != _HANDSHAKE_RECORD or stream[5] != _CLIENT_HELLO:
         return None
     hello, position = b"", 0

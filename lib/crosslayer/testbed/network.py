@@ -93,8 +93,8 @@ def build(congestion_control: str | None = None) -> None:
 
 
 def remove() -> None:
-    """Remove what `build` created."""
-    for name in (CLIENT, SERVER, LINK):
+    """Remove what `build` created, also if it failed in the middle."""
+    for name in {CLIENT, SERVER, LINK} & set(netns.listnetns()):
         netns.remove(name)
 
 

@@ -48,9 +48,14 @@ class Testbed:
                 "the testbed runs in private namespaces only", next_step="Call it through the `crosslayer` command."
             )
         self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        network.build(congestion_control)
-        self.backend = backends.open_backend(backend)
-        self._prober = Prober()
+        with contextlib.ExitStack() as undo:
+            undo.callback(network.remove)
+            undo.callback(namespaces.return_to, self._before)
+            network.build(congestion_control)
+            self.backend = backends.open_backend(backend)
+            undo.callback(self.backend.close)
+            self._prober = Prober()
+            undo.pop_all()
         self._delay_meter: DelayMeter | None = None
         self._replay: backends.TraceReplay | None = None
         self._trace_offset_ms = 0.0
