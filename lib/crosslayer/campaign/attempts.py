@@ -22,41 +22,46 @@ MOST_TIMES = 32
 
 @dataclass(slots=True)
 class Attempt:
-    """A flow of the client: one lookup, QUIC connection or TCP connection."""
+    """An attempt of the client: one lookup, QUIC connection or TCP connection."""
 
     kind: str
-    """`A`, `AAAA` or `HTTPS` for a lookup over UDP, `quic` or `tcp` for a connection."""
+    """Record type of a lookup over UDP (`A`, `AAAA` or `HTTPS`), or kind of a connection (`quic` or `tcp`)."""
     address: str
     """Address that the client sent to."""
     local_port: int
     started_ns: int
     """Time of the first packet, ns since the Unix epoch."""
     sent_ns: list[int] = field(default_factory=list)
-    """Times of the client's packets before the first answer, ns (TCP: SYNs only); at most `MOST_TIMES`."""
+    """Times of the first `MOST_TIMES` packets that the client sent before an answer, ns; of TCP, only of SYNs."""
     answered_ns: int | None = None
     """Time of the first packet from the other end, ns; None if none arrived."""
     refused_ns: int | None = None
-    """Time of the first ICMP port unreachable, ICMPv6 destination unreachable or reset, ns; None if none arrived."""
+    """Time of the first refusal, ns; None if none arrived.
+
+    A refusal is an ICMP port unreachable, an ICMPv6 destination unreachable or a TCP reset.
+    """
 
     @property
     def family(self) -> int:
-        """IP version of its packets: 4 or 6."""
+        """IP version: 4 or 6."""
         return 6 if ":" in self.address else 4
 
 
 def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str, name: str) -> list[Attempt]:
-    """Attempts to reach some addresses, and lookups at a resolver, in order of their first packets.
+    """Read from a client's packets its attempts to reach a host and its lookups of the host's name.
+
+    Attempts are in the order of their first packets.
 
     Parameters
     ----------
     frames
-        Frames of the client, in order.
+        Frames that the client sent and received, in order of time.
     hosts
         IPv4 and IPv6 addresses of the host.
     resolver
-        Address of the resolver. A query with another message ID is another lookup.
+        Address of the resolver. Queries with different message IDs are different lookups.
     name
-        Host name whose lookups over UDP are counted.
+        Name of the host. Lookups of other names, and lookups over TCP, are left out.
     """
     attempts: dict[tuple[object, ...], Attempt] = {}
     for frame in frames:
@@ -97,7 +102,10 @@ def _note(attempt: Attempt, packet: Packet) -> None:
 
 
 def _kind(packet: Packet, name: str | None) -> str | None:
-    """Kind of the attempt that a packet belongs to; None for a lookup of another type, or not of `name`."""
+    """Kind of the attempt that a packet belongs to.
+
+    A `name` means that the packet belongs to a lookup: None if the lookup is of another name or record type.
+    """
     if name is None:
         return "quic" if packet.ip_protocol == socket.IPPROTO_UDP else "tcp"
     asked = b"".join(bytes([len(label)]) + label for label in name.encode("ascii").split(b".")) + b"\0"
@@ -108,7 +116,10 @@ def _kind(packet: Packet, name: str | None) -> str | None:
 
 
 def _unreachable(data: bytes) -> tuple[int, int, str] | None:
-    """Protocol, client's port and server's address that an ICMP error refers to; None for other frames."""
+    """IP protocol, client's port and server's address of the packet that an ICMP error quotes.
+
+    None for a frame without a refusal (`Attempt.refused_ns`).
+    """
     if data[12:14] == b"\x86\xdd":
         quoted = _ETHERNET_BYTES + _IPV6_BYTES + _ICMP_BYTES
         if len(data) < quoted + _IPV6_BYTES + 4 or data[20] != socket.IPPROTO_ICMPV6 or data[54] != _UNREACHABLE6:

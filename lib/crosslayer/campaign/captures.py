@@ -1,8 +1,8 @@
 """Captures of loads, if a plan has them: packets with their keys, qlogs, Chromium's netlog.
 
-Environment variables make the testbed's programs write them. SSLKEYLOGFILE is for keys of the server, our clients and
-Chromium, QLOGDIR for qlogs of the server, the stub and our clients. NETLOGDIR, a variable of our own, is for Chromium's
-netlog. The keys belong to a finished run, so they need no protection.
+Environment variables make the testbed's programs write these files. With SSLKEYLOGFILE, the server, our clients and
+Chromium write their TLS keys. With QLOGDIR, the server, the stub and our clients write qlogs. With NETLOGDIR, which is
+crosslayer's own variable, Chromium writes its netlog. The keys belong to a finished run, so they need no protection.
 """
 
 from __future__ import annotations
@@ -26,20 +26,27 @@ from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
 from crosslayer.vocabulary import Role
 
 FOLDER = "captures"
-"""Folder of a dataset with LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and a qlog of each connection."""
+"""Name of the folder of captures in a dataset.
+
+For each load it has LINK/PAGE/ROUND/CONDITION.pcapng, and with the same beginning of the name a description (JSON),
+qlogs and netlog.
+"""
 
 _VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
 _NETLOG_BYTES = 800_000
-"""Largest netlog of a load, bytes, without the constants that Chromium writes first."""
+"""Maximum size of a load's part of the netlog, bytes, without the constants that Chromium writes first."""
 _EVENTS = b'"events": [\n'
 _CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
-"""Captured time before a load's start, ns: Chromium begins a connection up to 3 ms before its navigation."""
+"""Time before the start of a load from which packets are kept, ns.
+
+Chromium begins a connection up to 3 ms before its navigation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureFiles:
-    """The files of one load, by the endings of their names."""
+    """Contents of the captured files of one load, by the endings of their names."""
 
     condition: str
     files: Mapping[str, bytes]
@@ -94,14 +101,20 @@ class Captures:
             os.environ.pop(name, None)
 
     def ready(self, events: Path) -> None:
-        """Prepare for loads: this process is in the client's namespace, and the server writes to the file `events`."""
+        """Start capturing packets, if the plan has packet captures.
+
+        This process must be in the client's namespace. `events` is the server log.
+        """
         self._events = events
         if "pcap" in self._plan.capture:
             self._ring = Ring()
 
     @contextlib.contextmanager
     def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[LoadCapture]:
-        """Capture the block, which sets `rows`; afterwards `rows` also have the handshake time of the netlog."""
+        """Capture the load that the block makes. The block must set `rows` of the yielded object.
+
+        With a netlog, `rows` then also have its handshake time in the column `netlog_handshake_ms`.
+        """
         load = LoadCapture(condition)
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
             yield load
@@ -132,7 +145,7 @@ class Captures:
         self._taken.append(load)
 
     def take(self, profile: Profile) -> tuple[CaptureFiles, ...]:
-        """The files of the loads since the last call. Call it after a round, when its rows are final."""
+        """Files of the loads since the last call. Call this method after a round, when the round's rows are final."""
         taken, self._taken = self._taken, []
         files = tuple(CaptureFiles(load.condition, self._files(load, profile)) for load in taken)
         for file in self._qlogs.glob("*"):
@@ -157,10 +170,10 @@ class Captures:
 
 
 def netlog_part(file: BinaryIO, start: int) -> bytes:
-    """The part of Chromium's log from an offset on, as a complete log; empty if nothing follows.
+    """Events of Chromium's netlog from the offset `start` on, as a complete netlog; empty without such events.
 
-    A part of more than `_NETLOG_BYTES` is cut to its end: the measured load follows its priming. Only the constants and
-    this part are read, because a browser's whole log may exceed the memory of a process in a guest.
+    Of more than `_NETLOG_BYTES`, only the end is kept, because the measured load follows its priming. Only the
+    constants and these events are read, because the whole file may exceed the memory of a process in a guest.
     """
     head = b""
     while _EVENTS not in head and (more := file.read(_CHUNK_BYTES)):
@@ -178,9 +191,10 @@ def netlog_part(file: BinaryIO, start: int) -> bytes:
 
 
 def handshake_ms(log: bytes, host: str) -> float | None:
-    """From the first Initial to the last Handshake packet that Chromium sent on its newest connection to a host, ms.
+    """Time from the first Initial to the last Handshake packet of Chromium's newest QUIC connection to a host, ms.
 
-    The log has whole milliseconds. None if the log, which may be cut off, has no such connection or another format.
+    Only packets that Chromium sent count. The netlog has whole milliseconds, and its beginning may be cut off. None if
+    it has no such connection or not both packets.
     """
     if not log:
         return None
@@ -221,12 +235,12 @@ def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFil
 
 
 def named(text: str) -> str:
-    """Text as a part of a file name that needs no quotes in a shell."""
+    """Convert a text to a part of a file name that needs no quotes in a shell."""
     return re.sub(r"[^a-z0-9.+]+", "-", text.lower()).strip("-.") or "-"
 
 
 def _from(file: Path, size: int) -> str:
-    """Whole lines of a file from an offset on."""
+    """Complete lines of a file from the offset `size` on."""
     with file.open("rb") as opened:
         opened.seek(size)
         whole, end, _ = opened.read().rpartition(b"\n")

@@ -1,7 +1,7 @@
-"""An executor that measures the rounds of a plan on the workers of a Dask cluster; only the starter has the store.
+"""An executor that measures the rounds of a plan on the workers of a Dask cluster.
 
-A task (`campaign.dask_worker`) is a batch of rounds of one cell and needs one `testbed` of its worker's resources.
-Dask schedules the tasks.
+The process that starts the campaign (the starter) alone has the store. It submits tasks, which Dask schedules. A task
+is a batch of rounds of one cell (`campaign.dask_worker`) and needs one `testbed` of its worker's resources.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 MOST_ROUNDS: Final = 20
-"""Default maximum of rounds in a task: they take a few minutes, much longer than the start of a testbed."""
+"""Default maximum number of rounds in a task: they take a few minutes, much longer than the start of a testbed."""
 
 _PER_TESTBED = 2
-"""Tasks at the scheduler for each testbed: the one being measured, and the next. More would only take memory."""
+"""Number of tasks at the scheduler for each testbed: one is being measured, one waits. More would only take memory."""
 _POLL_S = 5.0
 _ATTEMPTS = 3
 _ANSWER_S = 10.0
-"""Limit for the first answer of a worker; a worker that exceeds it counts as ended."""
+"""Maximum time for a worker's first answer, s; a worker that takes longer counts as ended."""
 _EXAMINATION_S = 120.0
-"""Limit for the examination of a worker's machine."""
+"""Maximum time for the examination of a worker's machine, s."""
 _AGAIN = "Finished rounds are stored: give the same command again to resume the campaign."
 
 
@@ -69,10 +69,11 @@ def dask_executor(
     allow_mixed_versions: bool = False,
     hooks: WorkerHooks | None = None,
 ) -> Executor:
-    """An executor that measures on the workers of a Dask cluster that offer a `testbed`.
+    """Make an executor that measures on those workers of a Dask cluster that offer the resource `testbed`.
 
-    Workers may join and leave. A worker that cannot measure, fails, or has another commit or other versions than most
-    receives no more tasks and is reported. If a worker ends or does not answer, another worker measures its batch.
+    Workers may join and leave. A worker that cannot measure or fails is reported and receives no more tasks. So is one
+    whose commit differs from the starter's, or whose versions differ from those of the campaign or of most workers. If
+    a worker ends or does not answer, another worker measures its batch.
 
     Parameters
     ----------
@@ -81,12 +82,12 @@ def dask_executor(
     clock
         Clock of the measurement.
     batch
-        Maximum number of rounds in a task. None: a number that gives each testbed work; in virtual time the plan's
-        tasks, so that the rounds do not depend on the cluster.
+        Maximum number of rounds in a task. None in real time: a number that gives each testbed work, at most
+        `MOST_ROUNDS`. None in virtual time: tasks as in `Plan.tasks`, so that the rows do not depend on the cluster.
     allow_mixed_versions
-        Accept workers with other commits and versions; the campaign's notes list them.
+        Whether workers may have other commits and versions; the campaign's notes then list the differences.
     hooks
-        Functions that workers call; None for those that measure in a testbed.
+        Functions that workers call; None for the functions that measure in a testbed.
     """
     chosen = hooks or WorkerHooks(examine, worker_executor)
 
@@ -110,12 +111,12 @@ def connected(
     Parameters
     ----------
     scheduler
-        Address, or the path of a scheduler file; None makes a cluster.
+        Address of a running scheduler, or path of its scheduler file. Unused if `kind` is given.
     kind
-        `local`, `ssh` or `slurm`.
+        Kind of the new cluster: `local`, `ssh` or `slurm`. None connects to a running scheduler.
     workers
-        `local`: number of threads; in real time always one, in virtual time by default one for each core. `ssh`: number
-        of testbeds on each machine, by default one. `slurm`: number of jobs, by default one.
+        `local`: number of workers, which are threads; in real time always one, in virtual time by default one for each
+        core. `ssh`: number of testbeds on each machine, by default one. `slurm`: number of jobs, by default one.
     hosts
         Machines for `ssh`, separated by commas.
     clock
@@ -124,7 +125,7 @@ def connected(
     Raises
     ------
     CampaignError
-        If Dask is not installed, the scheduler does not answer, or Dask cannot make the cluster.
+        If Dask is not installed, the scheduler does not answer, or Dask cannot start the cluster.
     """
     try:
         import distributed
@@ -162,7 +163,7 @@ When a scheduler dies, they log tracebacks; the campaign reports the death in on
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Log nothing by these loggers for the time of the block, unless CROSSLAYER_DEBUG is set."""
+    """Silence loggers during the block, unless CROSSLAYER_DEBUG is set."""
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     if not os.environ.get("CROSSLAYER_DEBUG"):
         for logger in levels:
@@ -182,10 +183,11 @@ def _check_scheduler_file(file: Path) -> None:
 
 
 def listening(first: str) -> dict[str, dict[str, Any]]:
-    """Options of an SSH cluster's scheduler and workers: the addresses to listen on, by the name of its first machine.
+    """Options of an SSH cluster for the addresses on which its scheduler and its workers listen.
 
-    The scheduler listens on that machine's address alone, its dashboard on the loopback. If this machine cannot resolve
-    the name (e.g. one of ~/.ssh/config), Dask chooses the address. If it is a loopback address, workers use it too.
+    The scheduler runs on the machine named `first` and listens on that machine's address alone. Its dashboard listens
+    on the loopback address. Workers listen on the scheduler's address if this is a loopback address. If this machine
+    cannot resolve the name (e.g. one of ~/.ssh/config), Dask chooses the addresses.
     """
     scheduler: dict[str, Any] = {"port": 0, "dashboard_address": "127.0.0.1:8797"}
     worker: dict[str, Any] = {"dashboard": False}
@@ -198,7 +200,7 @@ def listening(first: str) -> dict[str, dict[str, Any]]:
 
 
 def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> Any:
-    """A Dask cluster of a kind, each worker with at least one testbed."""
+    """Start a Dask cluster of a kind (see `connected`); each worker offers at least one testbed."""
     import distributed
 
     cores = len(os.sched_getaffinity(0))
@@ -234,7 +236,10 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
 
 
 def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
-    """Batches of up to `size` rounds of one cell, each yielded when it is full, so that cells alternate over time."""
+    """Divide rounds into batches of at most `size` rounds of one cell.
+
+    A batch is yielded as soon as it is full, so that cells alternate over time.
+    """
     open_: dict[Cell, RoundBatch] = {}
     for number, cell in todo:
         one = open_.setdefault(cell, [])
@@ -245,16 +250,16 @@ def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
 
 
 def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
-    """The same rounds; the last batches, too few for all testbeds, are divided so that each testbed gets a part."""
+    """Divide the last batches, which are fewer than the testbeds, so that as many testbeds as possible get a part."""
     whole = len(work) - len(work) % testbeds
     left = [entry for batch in work[whole:] for entry in batch]
     return work[:whole] + list(batches(left, max(1, -(-len(left) // testbeds))))
 
 
 def _news(part: FinishedRound, checked: set[str]) -> bool:
-    """Whether a campaign keeps these checks: the first check of each link by a host, and every failed one.
+    """Whether the campaign stores a host's link checks: each link's first check and every failed check are stored.
 
-    `checked` has the links of which a check is kept; it is updated.
+    `checked` has the names of the links that the host has already checked. This function adds the new names.
     """
     links = {row["link"] for row in part.rows["link_checks"]}
     passed = all(row["verdict"] == "pass" for row in part.rows["link_checks"])
@@ -264,7 +269,7 @@ def _news(part: FinishedRound, checked: set[str]) -> bool:
 
 
 class _Campaign:
-    """State of a campaign at its starter: batches that wait, batches at workers, and excluded workers."""
+    """State of a campaign in the process that started it: waiting batches, batches at workers, excluded workers."""
 
     def __init__(
         self, client: Client, request: Request, say: Callable[[str], None], allow_mixed_versions: bool
@@ -311,7 +316,7 @@ class _Campaign:
                     self._client.unregister_worker_plugin(self._request.worker_files)
 
     def _pack(self) -> None:
-        """Send the pages and traces that only this machine has to all workers, present and future."""
+        """Send the user's own pages and traces to all workers, present and future."""
         from crosslayer.campaign.worker_files import pack
 
         if (packed := pack(self._request.job)) is None:
@@ -323,7 +328,10 @@ class _Campaign:
             self._say(f"A worker did not take the campaign's own pages and traces: {error}")
 
     def _prepare(self) -> int:
-        """Wait for the first workers and return the number of testbeds; sets the identity required of all workers."""
+        """Wait for the first workers and return the number of testbeds.
+
+        Unless mixed versions are allowed, this method also sets the identity that every worker must have.
+        """
         reports = self._ask()
         able = [one for one in reports.values() if not one.unable]
         if not able:
@@ -346,9 +354,9 @@ class _Campaign:
         return testbeds
 
     def _ask(self) -> dict[str, WorkerReport]:
-        """Reports of the first workers that answer, by their addresses.
+        """Wait for workers and return the reports of the first ones that answer, by worker address.
 
-        A worker that does not answer is removed from the cluster; one that fails to report receives no task.
+        A worker that does not answer is removed from the cluster. A worker whose report fails receives no task.
         """
         waiting = False
         while True:
@@ -377,10 +385,10 @@ class _Campaign:
     def _on_each(
         self, workers: list[str], within_s: float, function: Callable[..., Any], *arguments: Any
     ) -> dict[str, Any]:
-        """Result or exception of a function on each worker, by their addresses.
+        """Call a function on each worker; return its result or exception by worker address.
 
-        Workers that exceed the limit are removed from the cluster, since Dask would send them tasks for five minutes
-        more. Such a worker ends when it continues; a loop around its command can start it again.
+        A worker that does not answer within `within_s` is removed from the cluster, because Dask would send it tasks
+        for five more minutes. If its process continues later, it ends. A loop around its command can start it again.
         """
 
         async def one(worker: str) -> dict[str, Any]:
@@ -399,7 +407,7 @@ class _Campaign:
         return results
 
     def _leave_out(self, worker: str, why: str) -> None:
-        """Exclude a worker: it gets no more tasks, and its waiting ones go to others, which Dask would not do."""
+        """Exclude a worker from further tasks. Its waiting tasks go to others; Dask would leave them at this worker."""
         self._refused.append(why)
         self._say(f"A worker is left out: {why}")
         self._client.run_on_scheduler(
@@ -438,7 +446,7 @@ class _Campaign:
         for part in answer.parts:
             mine = replace(part, host=answer.host)
             if part.cell is None:
-                # Each task checks its link. The campaign keeps one check of each link by a host, and all that failed.
+                # Each task checks its link. The campaign stores a host's first check of each link, and failed checks.
                 if _news(part, self._checked.setdefault(answer.host.mark, set())):
                     yield mine
             elif (entry := (part.number, part.cell)) in left:
@@ -452,7 +460,10 @@ class _Campaign:
             self._leave_out(answer.worker, answer.refused)
 
     def _again(self, batch: RoundBatch, why: str, *, counts: bool) -> None:
-        """Put a batch in front of the waiting ones; `CampaignError` after `_ATTEMPTS` failures."""
+        """Put a batch back in front of the waiting batches.
+
+        If `counts` is true, this is a failure of the batch's first round. `CampaignError` after `_ATTEMPTS` failures.
+        """
         self._failed_attempts[batch[0]] += counts
         if self._failed_attempts[batch[0]] >= _ATTEMPTS:
             raise CampaignError(
@@ -461,7 +472,7 @@ class _Campaign:
         self._todo.appendleft(batch)
 
     def _why(self, error: BaseException, key: str) -> str:
-        """Reason why a task returned no answer; workers on which it failed are excluded."""
+        """Reason why a task returned no answer. Workers on which the task raised an exception are excluded."""
         from distributed import KilledWorker
 
         if not isinstance(error, (KilledWorker, asyncio.CancelledError)):
@@ -476,12 +487,14 @@ class _Campaign:
         return why
 
     def _testbeds(self) -> int:
-        """Number of testbeds now.
+        """Number of testbeds that the cluster offers now.
 
         Raises
         ------
-        TestbedError, CampaignError
-            If no worker may receive tasks any more.
+        TestbedError
+            If all workers are excluded, and no round was measured.
+        CampaignError
+            If all workers are excluded after rounds were measured, or if the scheduler does not respond.
         """
         self._raise_if_lost()
         workers = _workers(self._client)

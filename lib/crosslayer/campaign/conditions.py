@@ -1,6 +1,6 @@
 """Conditions of studies. Each has a name, a table for its rows, an instrument, and a way to make one observation.
 
-A study that only observes conditions is a table of them: `CONDITIONS`, and `MEASURER = measuring(CONDITIONS)`.
+Most studies need no measurer of their own: they have a table `CONDITIONS`, and `MEASURER = measuring(CONDITIONS)`.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ class Condition(ABC):
     __slots__ = ()
 
     table: ClassVar[str]
-    """Table of its rows."""
+    """Name of the table for the condition's rows."""
 
     @property
     @abstractmethod
     def columns(self) -> Row:
-        """Columns that distinguish its rows from those of other conditions."""
+        """Columns, with their values, that distinguish the condition's rows from those of other conditions."""
 
     @property
     @abstractmethod
     def tool(self) -> Hashable:
-        """Conditions with an equal `tool` share one instrument."""
+        """Key of the condition's instrument: conditions with the same key share one instrument."""
 
     @abstractmethod
     def open(self, context: RoundContext, sharing: Sequence[Any]) -> Any:
-        """Open the instrument; it has `close`.
+        """Open the instrument: an object with a method `close`.
 
         Parameters
         ----------
         context
             Plan and running testbed.
         sharing
-            All conditions of the study with the same `tool`, this one among them.
+            All conditions of the study with the same `tool`, including this one.
         """
 
     @abstractmethod
@@ -60,14 +60,14 @@ class Condition(ABC):
 
     @abstractmethod
     def observe(self, tool: Any, page: PageSpec, row: Row) -> Rows:
-        """Make one observation; `row` has the columns that are known before (`Measurer.row`)."""
+        """Make one observation; `row` has the columns that are known before the observation (`Measurer.row`)."""
 
     def supported(self, plan: Plan) -> bool:
         """Whether the browser of the plan can be measured in this condition."""
         return True
 
     def versions(self) -> dict[str, str]:
-        """Versions of programs that are used besides those of the plan, by name."""
+        """Versions, by name, of the programs that the condition uses and the plan does not name."""
         return {}
 
 
@@ -77,7 +77,7 @@ def _of_exchange(protocol: dns.Protocol, resumption: dns.Resumption, condition: 
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Condition):
-    """A DNS exchange on a new connection by the clients of `crosslayer.dns`."""
+    """A DNS exchange on a new connection, made by a client of `crosslayer.dns`."""
 
     protocol: dns.Protocol
     resumption: dns.Resumption = dns.Resumption.NONE
@@ -90,7 +90,7 @@ class Exchange(Condition):
 
     @property
     def columns(self) -> Row:
-        """Columns of `dns_exchanges`."""
+        """Values of `protocol`, `resumption` and `condition` in `dns_exchanges`."""
         return _of_exchange(self.protocol, self.resumption, self.condition)
 
     def open(self, context: RoundContext, sharing: Sequence[Any]) -> Exchanges:
@@ -102,29 +102,29 @@ class Exchange(Condition):
         self.observe(tool, page, {})
 
     def observe(self, tool: Exchanges, page: PageSpec, row: Row) -> Rows:
-        """Make one exchange; to resume a session, also the priming exchange, whose row comes first."""
+        """Make one exchange. To resume a session, first make a priming exchange, whose row comes first."""
         return {self.table: tool.exchange(row, page.host, self.protocol, self.resumption, self.settings)}
 
 
 @dataclass(frozen=True, slots=True)
 class StubExchange(Condition):
-    """A DNS exchange with a full handshake by the Go stub (quic-go, crypto/tls); each condition has its own stub."""
+    """A DNS exchange with a full handshake, made by the Go stub (quic-go, crypto/tls); each condition has its own."""
 
     protocol: dns.Protocol
     condition: str
     post_quantum: bool = False
-    """Whether the client's hello has an X25519MLKEM768 key share."""
+    """Whether the stub's ClientHello has an X25519MLKEM768 key share."""
 
     table: ClassVar[str] = "dns_exchanges"
     tool: ClassVar[str] = "stubs"
 
     @property
     def columns(self) -> Row:
-        """Columns of `dns_exchanges`."""
+        """Values of `protocol`, `resumption` and `condition` in `dns_exchanges`."""
         return _of_exchange(self.protocol, dns.Resumption.NONE, self.condition)
 
     def open(self, context: RoundContext, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
-        """Start the stub of every condition."""
+        """Start one stub for each condition in `sharing`."""
         return StubExchanges(context, {one: (one.protocol, {"post_quantum": one.post_quantum}) for one in sharing})
 
     def warm_up(self, tool: StubExchanges[StubExchange], page: PageSpec) -> None:
@@ -145,7 +145,7 @@ class TcpConnect(Condition):
 
     @property
     def columns(self) -> Row:
-        """No columns: all rows of `tcp_rtts` are of this condition."""
+        """Empty: all rows of `tcp_rtts` are of this condition."""
         return {}
 
     def open(self, context: RoundContext, sharing: Sequence[Any]) -> Exchanges:
@@ -165,14 +165,17 @@ class Load(Condition):
     """A page load over HTTP/3 in a browser that does not resolve names: its priming, and the expected evidence."""
 
     h3: str
-    """`1-rtt` or `0-rtt`."""
+    """Kind of the HTTP/3 handshake: `1-rtt` or `0-rtt`."""
     condition: str = "main"
     """Value of the column `condition`: main, or the name of a variation of browser or server."""
     role: Role = Role.MEASURED
     primed_alias: int | None = None
-    """Number of the page's alias that is primed; None primes the page's own host, whose ticket then resumes."""
+    """Number of the alias of the page's host that is primed.
+
+    None: the page's own host is primed, so that its ticket resumes the session.
+    """
     token: bool = True
-    """Whether a browser that is primed for the page's own host also has the token that proves its address."""
+    """Whether the browser also has an address-validation token, if the page's own host is primed."""
     early_data: str = "on"
     """How the server treats early data, see `Server.set_early_data`."""
     refused: bool = False
@@ -184,28 +187,28 @@ class Load(Condition):
 
     @property
     def tool(self) -> Hashable:
-        """One browser process for all conditions of a browser."""
+        """Key of the browser: all conditions with this browser share one process."""
         return "browser", self.browser
 
     @property
     def columns(self) -> Row:
-        """Columns of `page_loads`."""
+        """Columns of `page_loads`, with their values, that distinguish the load's rows."""
         columns = {"h3": self.h3, "condition": self.condition, "role": self.role.value, "coupling": "decoupled"}
         return columns if self.browser is None else columns | {"browser": self.browser}
 
     @property
     def resumed(self) -> bool:
-        """Whether the connection resumes a session."""
+        """Whether the server log must show a resumed session."""
         return self.primed_alias is None and not self.refused
 
     @property
     def validated(self) -> bool:
-        """Whether the client's first packet proves its address by a token."""
+        """Whether the server log must show that a token proved the client's address."""
         return self.primed_alias is None and self.token
 
     @property
     def repeated(self) -> Load:
-        """The same load once more in the same round, for the A/A self-check; another alias is primed if one is."""
+        """This load as the second of an A/A self-check. If the first primes an alias, the second primes the next."""
         alias = None if self.primed_alias is None else self.primed_alias + 1
         return replace(self, role=Role.SELF_CHECK, primed_alias=alias)
 
@@ -222,34 +225,37 @@ class Load(Condition):
         return tool.load(row, page, self)
 
     def supported(self, plan: Plan) -> bool:
-        """Whether the browser can load without a token, if required: not if it stores tokens even without a ticket."""
+        """Whether the browser can make this load.
+
+        A load without a token requires a browser that stores tokens only with a ticket.
+        """
         return self.token or KINDS[self.browser or plan.browser].token_needs_ticket
 
     def versions(self) -> dict[str, str]:
-        """Versions of the browser, if it is not the plan's."""
+        """Versions of the browser's programs, if it is not the plan's browser."""
         return dict(find_browser(self.browser).versions) if self.browser else {}
 
 
 FULL_HANDSHAKE = Load("1-rtt", primed_alias=0)
-"""H3 1-RTT, as the first load of every browser process."""
+"""A page load over H3 1-RTT with a full handshake; also the first load of every browser process, without a row."""
 
 REFUSED = Load("1-rtt", "refused", Role.CONTROL, refused=True)
-"""The negative control: primed as for 0-RTT, but the server log must show a full handshake."""
+"""The negative control: primed as for 0-RTT, but the server refuses the ticket and must log a full handshake."""
 
 
 def self_checks(conditions: Mapping[str, Condition]) -> dict[str, Load]:
-    """Self-checks of the loads of a study: each load once more (A/A), and the negative control."""
+    """Self-checks of a study's loads, by name: an A/A self-check of each load, and the negative control."""
     loads = {name: one for name, one in conditions.items() if isinstance(one, Load)}
     return {f"A/A {name}": load.repeated for name, load in loads.items()} | {"Ticket refused": REFUSED}
 
 
 class ConditionsMeasurer(Measurer):
-    """Observes a table of conditions; `measuring` makes the class of a study."""
+    """Measures the conditions of a table; `measuring` makes the subclass of a study."""
 
     table: ClassVar[Mapping[str, Condition]]
     """Conditions of every round, by name."""
     checks: ClassVar[Mapping[str, Condition]]
-    """Self-checks, by name; a round has one of them at most."""
+    """Self-checks, by name; a round has at most one self-check."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -269,7 +275,7 @@ class ConditionsMeasurer(Measurer):
 
     @classmethod
     def versions(cls, plan: Plan) -> dict[str, str]:
-        """Versions of the programs that the conditions use besides those of the plan."""
+        """Versions, by name, of the programs that the conditions use and the plan does not name."""
         return {name: version for one in cls.table.values() for name, version in one.versions().items()}
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -277,7 +283,11 @@ class ConditionsMeasurer(Measurer):
         return self._supported(self.table)
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """The self-check of this round, if any. In turn, each self-check is in one of `aa_period` rounds of a cell."""
+        """The self-check of this round, if any.
+
+        Self-checks take turns: each is in one of `aa_period` rounds of a cell. With more than `aa_period` self-checks,
+        every round has one.
+        """
         names = self._supported(self.checks)
         period = self.context.plan.options.aa_period if names else 0
         if not period:
@@ -291,7 +301,7 @@ class ConditionsMeasurer(Measurer):
         return one.table, one.columns
 
     def warm_up(self) -> None:
-        """Warm up every condition."""
+        """Warm up every condition that the browser of the plan supports."""
         page = self.context.pages[self.context.plan.pages[0]]
         for name in self._supported(self.table):
             one = self.table[name]
@@ -311,14 +321,14 @@ class ConditionsMeasurer(Measurer):
 
 
 def measuring(conditions: Mapping[str, Condition], *, self_check: bool = False) -> type[ConditionsMeasurer]:
-    """Make the measurer of a study's conditions; assign it to `MEASURER` of the study's module.
+    """Make a measurer class for a study's conditions. The study's module must assign it to the name `MEASURER`.
 
     Parameters
     ----------
     conditions
         Conditions of every round, by name.
     self_check
-        Whether rounds also have the self-checks of the loads. The options of the study then have `aa_period`.
+        Whether rounds also have self-checks of the loads. The study's options must then have the field `aa_period`.
     """
     checks = self_checks(conditions) if self_check else {}
     # Workers of a cluster receive the class by its module and name.

@@ -29,7 +29,9 @@ _PARQUET = "application/vnd.apache.parquet"
 
 
 def of_campaign(folder: Path) -> Path:
-    """Write the RO-Crate of a dataset. It describes the measurement by the plan in `campaign.json`, and its files.
+    """Write the RO-Crate of a dataset: the measurement, its plan from `campaign.json`, and its files.
+
+    Returns the path of the crate's metadata file.
 
     Raises
     ------
@@ -66,25 +68,26 @@ def of_campaign(folder: Path) -> Path:
 
 
 def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: datetime) -> Path:
-    """Write the crate of a folder of figures: the run that drew them from a dataset and the published values.
+    """Write the RO-Crate of a folder of figures: the run that drew them from a dataset and the published values.
 
-    A crate whose files did not change is kept, since the run that it describes made them.
+    If no figure has changed, the existing crate is kept, because it describes the run that drew the figures. Returns
+    the path of the crate's metadata file.
 
     Parameters
     ----------
     folder
-        E.g. `figures/coalescing`.
+        Folder of the figures, e.g. `figures/coalescing`.
     dataset
         Folder of the dataset.
     files
-        Files that were written there.
+        Files in `folder` that the run has written.
     started
-        Start of the run; its end is now.
+        Start of the run. The time of this call is its end.
 
     Raises
     ------
     DatasetError, OSError
-        As `of_campaign`.
+        As for `of_campaign`.
     """
     from crosslayer.campaign.dataset import Campaign, dataset_sha256
 
@@ -203,7 +206,7 @@ def _write(
 
 
 def write_json(file: Path, value: object) -> None:
-    """Write a temporary file and rename it, so that a reader never sees half of it."""
+    """Write a value as a JSON file. The file is renamed into place when complete, so that no reader sees half of it."""
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     fresh.replace(file)
@@ -215,7 +218,7 @@ def _sha256(file: Path) -> str:
 
 
 def _hashes_in(crate: Path) -> dict[str, str]:
-    """SHA-256 of each file that a crate describes; empty if there is no readable crate."""
+    """SHA-256 of each file that a crate describes, by file name; empty if there is no readable crate."""
     try:
         graph = json.loads(crate.read_text(encoding="utf-8"))["@graph"]
         return {unquote(entity["@id"]): entity["sha256"] for entity in graph if entity.get("@type") == "File"}

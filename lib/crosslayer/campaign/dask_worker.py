@@ -1,6 +1,7 @@
-"""Tasks of a Dask worker: it measures rounds of one cell on its machine, with the same executors as without Dask.
+"""The part of a cluster campaign that runs on a Dask worker: measure the rounds of a task on the worker's machine.
 
-Pickle finds the functions of this module by their names. `campaign.cluster` sends the tasks and receives the answers.
+The executors are the same as without Dask. `campaign.cluster` sends the tasks and receives the answers. Pickle finds
+the functions of this module by their names.
 """
 
 from __future__ import annotations
@@ -35,46 +36,46 @@ from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 RESOURCE: Final = "testbed"
-"""Resource of a worker: one for each machine in real time, one for each core in virtual time."""
+"""Name of the Dask resource that a worker offers: in real time one for each machine, in virtual time one per core."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """Machine of a worker, and whether it can measure."""
+    """Report of a worker: its machine, its identity, and whether it can measure."""
 
     host: provenance.MeasuringHost
     identity: dict[str, str]
     """Values that all workers must share: commit, code, versions, and in real time the kernel."""
     unable: str
-    """Reason why it cannot measure, from the doctor; empty if it can."""
+    """Reason why the worker cannot measure, from `crosslayer.doctor`; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerHooks:
-    """Functions of a worker, which pickle finds by their names. Tests replace them by a testbed that sleeps."""
+    """Functions that a worker calls; pickle finds them by their names. Tests use functions that sleep instead."""
 
     examine: Callable[[type[Measurer], Plan, Clock], tuple[str, dict[str, str]]]
-    """Returns `unable` and `identity` of `WorkerReport`."""
+    """Examines the worker's machine; returns `unable` and `identity` of `WorkerReport`."""
     executor: Callable[[Clock], Executor]
-    """Returns the executor of a task's rounds."""
+    """Returns the executor that measures a task's rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A task, as the starter sends it."""
+    """A task for a worker, as `campaign.cluster` sends it."""
 
     job: Job
     clock: Clock
     hooks: WorkerHooks
     expected: dict[str, str] | None
-    """Identity that the worker must have; None for any."""
+    """Identity that the worker must have (`WorkerReport.identity`); None for any."""
     worker_files: str = ""
-    """Name of the package of files that the job needs, see `worker_files`; empty if it needs none."""
+    """Name of the archive of files that the job needs (`campaign.worker_files`); empty if it needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """Finished rounds of a task, and the reason if some are missing."""
+    """Answer of a worker to a task: the finished rounds, and the reason if rounds are missing."""
 
     host: provenance.MeasuringHost
     parts: list[FinishedRound]
@@ -83,11 +84,11 @@ class WorkerAnswer:
     worker: str = ""
     """Address of the worker, if it refused."""
     fault: bool = False
-    """Whether the round probably caused the refusal, and not the machine."""
+    """Whether the refusal was probably caused by the round, not by the machine."""
 
 
 def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """Keys that both have with different values."""
+    """Keys for which two mappings have different values; missing and empty values do not count."""
     return sorted(key for key in some.keys() & others if some[key] and others[key] and some[key] != others[key])
 
 
@@ -102,7 +103,7 @@ async def offer(dask_worker: Any) -> None:
 
 
 async def report(pickled: bytes) -> WorkerReport:
-    """Report on this worker before its first task; a thread examines it, so that Dask's event loop continues."""
+    """Report on this worker before its first task. A thread examines it, so that Dask's event loop continues."""
     request: Request = pickle.loads(pickled)
     return await asyncio.to_thread(_report, request)
 
@@ -169,7 +170,7 @@ def _localised(request: Request) -> Job:
 
 
 def _refusal(host: provenance.MeasuringHost, why: str) -> tuple[str, str]:
-    """The fields `refused`, prefixed with the machine's name or address, and `worker` of `WorkerAnswer`."""
+    """Values of `WorkerAnswer.refused` and `WorkerAnswer.worker`; the reason begins with the host's name or address."""
     from distributed import get_worker
 
     address = get_worker().address
@@ -182,7 +183,7 @@ def _log(line: str) -> None:
 
 
 def _cancellation() -> Callable[[], bool]:
-    """A function that returns whether the task of this thread was cancelled, so that it must release its testbed."""
+    """Make a function that returns whether the task of this thread was cancelled and must release its testbed."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -196,7 +197,7 @@ def _cancellation() -> Callable[[], bool]:
 
 
 def worker_executor(clock: Clock) -> Executor:
-    """The executor of this machine: guests in virtual time or if the machine refuses namespaces, else a subprocess."""
+    """Executor for this machine: a guest in virtual time or if the machine refuses namespaces, else a subprocess."""
     if clock == "virtual":
         return guest_executor(clock, 1)
     unshare = find_program("unshare")
@@ -222,7 +223,7 @@ def _measured_in_subprocess(job: Job, say: Callable[[str], None]) -> Generator[F
 
 @contextlib.contextmanager
 def _reserved_cpu(clock: Clock) -> Iterator[None]:
-    """Reserve what a task needs: in real time the whole machine, in virtual time one core."""
+    """Reserve CPU cores during the block: in real time the whole machine, in virtual time one core if one is free."""
     cores = os.sched_getaffinity(0)
     with contextlib.ExitStack() as locks:
         if clock == "wall":

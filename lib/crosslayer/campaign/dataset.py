@@ -28,8 +28,10 @@ from crosslayer.decode import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
 
 BUSY_PERCENT = 10
-"""Limit for the CPU time of other processes and hypervisor in a round in real time, percent; busier rounds are left
-out."""
+"""Maximum share of CPU time that other processes and the hypervisor may take in a round in real time, percent.
+
+Rounds above it are left out (`Dataset.left_out`).
+"""
 
 _AT_ONCE = 1_000_000
 """Number of rows that are read at a time when a dataset is opened."""
@@ -38,13 +40,13 @@ EMULATED = (
     "All its resolvers have addresses of private or test networks: these numbers describe an emulated Internet "
     "(a box), not the public one."
 )
-"""Caption of queries to resolvers that are not on the Internet."""
+"""Sentence in captions of datasets whose resolvers all have private or test addresses."""
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
 _UNTOLD = {
     "clock": pl.col("clock").fill_null("wall"),
     "host": pl.col("host").fill_null("").cast(pl.Categorical),  # 4 bytes per row, since the analysis groups by it
 }
-"""Values of columns that are newer than a file."""
+"""Expressions of columns that older files lack: they replace missing values by a default."""
 
 
 def _option_text(name: str, value: Any) -> str:
@@ -67,16 +69,16 @@ def _of_tables(value: Any) -> bool:
 
 
 class DatasetError(CrosslayerError):
-    """A dataset folder that cannot be analysed."""
+    """A dataset folder cannot be analysed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine a campaign ran on."""
+    """The machine on which a campaign was measured."""
 
     cpu: str
     cores: int
-    """0 if the machine is unknown; `cpu` then has a description of it."""
+    """Number of CPU cores; 0 if the machine is unknown. `cpu` then describes the machine."""
     memory_bytes: int
     kernel: str
     os: str
@@ -86,7 +88,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The checkout a campaign was measured with."""
+    """The checkout of crosslayer with which a campaign was measured."""
 
     revision: str | None = None
     clean: bool | None = None
@@ -105,9 +107,9 @@ class Campaign:
     pages: tuple[str, ...]
     """Pages of the plan, in its order."""
     rounds: int
-    """Rounds per cell of the plan."""
+    """Planned number of rounds of each cell."""
     seed: int | None = None
-    """None for an imported campaign."""
+    """Seed of the plan; None for an imported campaign."""
     clock: Literal["wall", "virtual"] = "wall"
     """Clock of the measurement."""
     browser: str = "chromium"
@@ -115,26 +117,29 @@ class Campaign:
     congestion_control: str = ""
     """Congestion control of TCP; empty if the plan named none, so that the machine's default was used."""
     capture: tuple[str, ...] = ()
-    """Captures of loads that were kept in addition to their rows."""
+    """Kinds of captures that were kept in addition to the rows of the loads (`plan.Kind`)."""
     capture_rounds: int = 1
-    """Number of rounds of each cell whose captures are kept."""
+    """Number of first rounds of each cell whose captures were kept."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
     """Options that differ from their defaults."""
     started: str
     ended: str = ""
-    """Empty while the campaign is not finished."""
+    """End of the measurement, UTC; empty while the campaign is not finished."""
     backend: str
-    """netem or uml."""
+    """Link backend (`netem` or `uml`), or a text of a campaign without an emulated link."""
     host: Host
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Every measuring machine, by its name in the column `host`: the fields of `Host`, and versions that differ."""
+    """Every measuring machine, by its name in the column `host`.
+
+    Each has the fields of `Host`, and in `other_versions` the versions that differ from those of the campaign.
+    """
     versions: dict[str, Any] = field(default_factory=dict)
     git: Git = Git()
     notes: tuple[str, ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows of each table."""
+    """Number of rows of each table."""
     method: dict[str, str] = field(default_factory=dict)
     """Programs, clock and code of the measurement, see `method_of`."""
 
@@ -145,7 +150,7 @@ class Campaign:
         Raises
         ------
         DatasetError
-            If the file is missing, is not JSON, lacks a key or is of another schema version.
+            If the file is missing or not JSON, has another schema version, lacks a key, or has a value of a wrong type.
         """
         if not path.is_file():
             _refuse("there is no campaign.json", path.parent)
@@ -180,7 +185,10 @@ class Campaign:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The whole plan, including the study's options."""
+        """Values of the plan and of the study's options, by key, without the captures.
+
+        A list of tables is replaced by a text with its length.
+        """
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
         given = {"congestion_control": self.congestion_control} if self.congestion_control else {}
         given |= {"browser": self.browser} if self.browser != "chromium" else {}
@@ -194,20 +202,20 @@ class Campaign:
 
     @property
     def git_clean(self) -> bool | None:
-        """Whether the files were as committed; None if it is not known."""
+        """Whether the checkout had no uncommitted changes; None if it is not known."""
         return self.git.clean
 
 
 def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of `host_load` whose round exceeds `BUSY_PERCENT`; none in virtual time."""
+    """Rows of `host_load` for the rounds above `BUSY_PERCENT`; none in virtual time."""
     taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
     return host_load.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
 
 def dataset_sha256(folder: Path) -> str:
-    """SHA-256 of `campaign.json` and all files of the tables, to identify the dataset in its results.
+    """SHA-256 of `campaign.json` and all files of the tables, which identifies the dataset in its results.
 
-    The same with `LC_ALL=C`, in the folder: `sha256sum campaign.json */*/*.parquet | sha256sum`.
+    A shell with `LC_ALL=C` prints it in the folder: `sha256sum campaign.json */*/*.parquet | sha256sum`.
     """
     tables = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*/*.parquet"))
     lines = (f"{_file_sha256(folder / name)}  {name}\n" for name in ("campaign.json", *tables))
@@ -237,11 +245,14 @@ class Dataset:
     files: Mapping[str, tuple[Path, ...]]
     """Parquet files of each table; empty if the dataset has no such table."""
     busy: pl.DataFrame
-    """Rounds in which other processes used too much of the machine: round, link, page."""
+    """Rounds above `BUSY_PERCENT`, with the columns round, link and page."""
     left_out: bool
-    """Whether observations of busy rounds are left out. They are kept if most rounds were busy, or by `every_round`."""
+    """Whether observations of busy rounds are left out.
+
+    They are kept if most rounds were busy, or if `open` was called with `every_round`.
+    """
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False, compare=False)
-    """Cache of tables: a repeated request returns the same object."""
+    """Cache of `table`: a repeated call returns the same object."""
 
     def __getstate__(self) -> list[Any]:
         """State for `pickle`, without the cache of tables, because another thread may change it meanwhile."""
@@ -261,7 +272,7 @@ class Dataset:
         Raises
         ------
         DatasetError
-            With the file or table, its fault and the next step.
+            If the folder cannot be analysed. The error names the file or table, its fault and what to do next.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -295,7 +306,7 @@ class Dataset:
         return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files, disturbed, left_out)
 
     def table(self, name: str) -> pl.LazyFrame:
-        """One table of the dataset, read when it is collected.
+        """One table of the dataset as a lazy frame, whose files are read when it is collected.
 
         Parameters
         ----------
@@ -306,8 +317,8 @@ class Dataset:
         -------
         polars.LazyFrame
             Columns as in the schema. A table that the dataset lacks has no rows; a column newer than the dataset has
-            nulls, or a default for `clock` and `host`. Observations of rounds that are left out are missing. So are
-            attempts of `resolver_queries` that an event voided.
+            nulls, or a default for `clock` and `host`. Without the observations of busy rounds, if `left_out`. Without
+            the rows of `resolver_queries` that an event voided (`resolver_events`).
 
         Raises
         ------
@@ -322,7 +333,7 @@ class Dataset:
 
     def _table(self, name: str) -> pl.LazyFrame:
         rows = _scan(TABLES[name], self.files[name])
-        if name == "resolver_queries":  # without the attempts at a round that an event voided
+        if name == "resolver_queries":  # without attempts at a round that an event declared invalid
             key = ["link", "round", "attempt"]
             voided = self.table("resolver_events").filter(pl.col("attempt").is_not_null()).select(key)
             rows = rows.with_columns(pl.col("attempt").fill_null(0)).join(
@@ -336,7 +347,7 @@ class Dataset:
 
     @property
     def caption(self) -> str:
-        """Campaign, rounds, backend and host: the end of every figure's caption."""
+        """End of every figure's caption: campaign, rounds, backend, options and host."""
         fewest, most = self.rounds_per_cell
         planned = self.campaign.rounds
         measured = str(most) if fewest == most else f"{fewest} to {most}"
@@ -371,12 +382,15 @@ class Dataset:
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:
-    """Campaigns of the same study in virtual time, in sibling folders whose names start with `NAME-virtual`.
+    """Campaigns in virtual time of the same study as `dataset`, a campaign in real time.
+
+    They are in folders next to the dataset's folder NAME, and their names begin with `NAME-virtual`. A dataset in
+    virtual time has none.
 
     Raises
     ------
     DatasetError
-        If one of them cannot be analysed.
+        If one of these campaigns cannot be analysed.
     """
     folder = dataset.folder.resolve()
     folders = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
@@ -428,11 +442,11 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
 
 
 def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Two frames: the conditions of a table, and its faults.
+    """Read the conditions of a table and its faults, each as a frame.
 
-    The first has a row per condition: key, folder, number of rows and, for observations, number of rounds. The second
-    has a row per folder; a column `FAULT:COLUMN` counts the rows with that fault. Each folder is read separately,
-    since counting distinct rounds takes memory for each round.
+    The first frame has a row per condition: key, folder, number of rows and, for observations, number of rounds. The
+    second has a row per folder; a column `FAULT:COLUMN` counts the rows with that fault. Each folder is read
+    separately, since counting distinct rounds takes memory for each round.
     """
     key = [column.name for column in table.columns if column.key]
 
@@ -459,9 +473,9 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
 
 
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
-    """Number of rows of each condition, and whether the rounds of each are strictly ascending, hence distinct.
+    """Number of rows of each condition, and whether every condition's rounds are strictly ascending, hence distinct.
 
-    This shows that a large campaign has no duplicates without keeping all its rounds in memory.
+    So a large campaign without duplicates is recognised without keeping all its rounds in memory.
     """
     parts = []
     for start in count(0, _AT_ONCE):
@@ -487,7 +501,10 @@ def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
-    """Faults that would silently falsify a statistic: fault, column, and an expression that is true for faulty rows."""
+    """Rules for values that would silently falsify a statistic.
+
+    Each rule is the name of a fault, a column, and an expression that is true for faulty rows.
+    """
     real = [column for column in table.columns if column.type is float]
     yield from (("NaN or infinite values", column.name, ~pl.col(column.name).is_finite()) for column in real)
     yield from (("values below 0", column.name, pl.col(column.name) < 0) for column in real if not column.signed)

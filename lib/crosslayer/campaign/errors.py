@@ -4,4 +4,4 @@ from crosslayer.errors import CrosslayerError
 
 
 class CampaignError(CrosslayerError):
-    """A plan that cannot be run, or a campaign that cannot continue. Finished rounds stay in the store."""
+    """A plan cannot be run, or a campaign cannot continue. Finished rounds stay in the store."""

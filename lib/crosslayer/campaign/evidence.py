@@ -1,4 +1,4 @@
-"""Evidence of the server log on observations, compared with their conditions."""
+"""Evidence on observations from the server log, and its comparison with what their conditions require."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, T
 
 
 def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
-    """The difference between evidence and expected values, as the error of a row; None if there is none.
+    """Describe how evidence differs from the expected values, for the column `error`; None if it does not differ.
 
     Parameters
     ----------
     evidence
         Columns of the row, or other facts by name.
     expected
-        Required values of some of them.
+        Required values, by the names in `evidence`.
     """
     wrong = [
         f"{name} is {evidence[name]} instead of {value}" for name, value in expected.items() if evidence[name] != value
@@ -32,11 +32,11 @@ def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | 
 
 
 def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool | None:
-    """Whether a browser has kept the token of its last connection to a host; None if the server sent none.
+    """Whether a browser has kept the token of its last connection to a host; None if the server sent no token.
 
-    Chromium keeps a token only if it already has a session ticket of the server (`needs_ticket`). quic-go puts both
-    into one packet in random order: without this check, half of Chromium's loads would have no token. A retransmitted
-    packet brings the token again, after the ticket.
+    Chromium keeps a token only if it already has a session ticket of the server (`needs_ticket`). quic-go puts ticket
+    and token into one packet in random order: without this check, half of Chromium's loads would have no token. A
+    retransmitted packet brings the token again, after the ticket.
     """
     kept: dict[str | None, bool] = {}
     to_host = None
@@ -49,12 +49,12 @@ def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool 
 
 
 class TokenWatch:
-    """Whether a browser has kept the token of its last connection to a host, by all server events so far.
+    """Observes in the server log whether a browser keeps the token of its last connection to a host.
 
     Parameters
     ----------
     server
-        The server of the host; its events are consumed.
+        The server of the host. `kept` consumes its events.
     host, needs_ticket
         As for `keeps_token`.
     """
@@ -64,7 +64,7 @@ class TokenWatch:
         self._events: list[Event] = []
 
     def kept(self) -> bool | None:
-        """Whether the token is kept now, see `keeps_token`."""
+        """Whether the browser has kept the token, by all events so far; see `keeps_token`."""
         self._events += self._server.events()
         return keeps_token(self._events, self._host, self._needs_ticket)
 
@@ -72,18 +72,17 @@ class TokenWatch:
 def load_evidence(
     events: Iterable[Event], page: PageSpec, *, early_data: bool, resumed: bool, validated: bool
 ) -> dict[str, Any]:
-    """Evidence on the measured load, the last one of the page; columns of `page_loads`.
+    """Columns of `page_loads` with the server log's evidence on the measured load, which is the page's last load.
 
     Parameters
     ----------
     events
-        Events of the server since before the load.
+        Events in the server log, from before the load on.
     page
         The page that was loaded.
     early_data, resumed, validated
         Expected evidence: the request is early data, the handshake is resumed, a token proves the client's address.
-        `error` is set if the evidence differs. Connections to the page's other origins must also agree with `resumed`.
-        Whether their requests are early data and whether they have a token is not checked.
+        `error` is set if the evidence differs. For connections to the page's other origins, only `resumed` is checked.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.listener == "h3"]
     documents = [event for event in requests if event.path == "/" and event.host == page.host]
@@ -98,7 +97,7 @@ def load_evidence(
 
 
 def _other_hosts(requests: Sequence[RequestEvent], page: PageSpec, resumed: bool) -> str | None:
-    """Error of a load by its requests over HTTP/3 to the page's other origins; None if all are as expected."""
+    """Error of a load if a request to the page's other origins is missing or not as expected; else None."""
     missing = sorted(set(page.origins) - {event.host for event in requests})
     if missing:
         return f"the server saw no request of this load over HTTP/3 for {', '.join(missing)}"
@@ -109,7 +108,7 @@ def _other_hosts(requests: Sequence[RequestEvent], page: PageSpec, resumed: bool
 
 
 def document_columns(request: RequestEvent) -> dict[str, Any]:
-    """Evidence on the request for a load's document; columns of `page_loads`."""
+    """Columns of `page_loads` with the evidence on the request for a load's document."""
     return {
         "early_data_accepted": not request.handshake_complete,
         "session_resumed": request.resumed,
@@ -127,10 +126,10 @@ def server_ms(request: RequestEvent) -> float:
 
 
 def exchange_columns(result: dns.ExchangeResult, events: Iterable[Event]) -> dict[str, Any]:
-    """Columns of `dns_exchanges` from an exchange, and from the events of the server on it.
+    """Columns of `dns_exchanges` from the client's result of an exchange and, over QUIC, from the server log.
 
     The server logs whether a query over QUIC was early data, and whether the client's address was validated. `error` is
-    set if early data is not as requested, or if the server logged no such query.
+    set if early data is not as requested, or if the server logged no query of this exchange.
     """
     columns = DnsExchanges.taken(tables.EXCHANGE, result)
     if not result.protocol.transport.over_quic:
@@ -160,16 +159,18 @@ def exchange_columns(result: dns.ExchangeResult, events: Iterable[Event]) -> dic
 
 
 def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[str, str]:
-    """The column `error` of `page_loads` if a resource of the measured load failed or was not requested; else empty.
+    """Check that the server answered every resource of the measured load.
+
+    Returns the column `error` of `page_loads` if a resource failed or was not requested, else an empty dictionary.
 
     Parameters
     ----------
     events
-        Events of the server since before the load; only those from the last request for the document on count.
+        Events in the server log, from before the load on. Events before the last request for the document do not count.
     page
         The page that was loaded.
     load
-        The browser's report, which has the status of each response.
+        The browser's report of the load, with the HTTP status of each response.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.host in page.looked_up]
     begins = [event.time_ns for event in requests if event.path == "/" and event.host == page.host]

@@ -23,7 +23,8 @@ _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hos
 def export(store: Store, folder: Path) -> Path:
     """Write the dataset: `TABLE/link=LINK/part-0.parquet`, `campaign.json`, `ro-crate-metadata.json`.
 
-    Each table is written to a temporary folder, which is then renamed, so a reader never sees half of one.
+    Each table is written to a temporary folder, which is then renamed, so a reader never sees half a table. Returns
+    `folder`.
 
     Raises
     ------
@@ -53,14 +54,14 @@ def export(store: Store, folder: Path) -> Path:
 
 
 def check_kept(store: Store, folder: Path) -> None:
-    """Refuse a folder whose dataset has rows that the store lacks, because an export would delete them.
+    """Refuse a folder whose dataset has rows that the store lacks, because an export would delete these rows.
 
     Files that cannot be read do not count, because an export replaces them.
 
     Raises
     ------
     CampaignError
-        For rows of another campaign, or more rows than the store has.
+        If the folder has rows of another campaign, or a table with more rows than in the store.
     """
     store.check_untouched()
     campaign = store.fact("campaign")
@@ -106,7 +107,7 @@ def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
 
 
 def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:
-    """Write the rows of a link, at least one chunk, as a part of the table in `folder`; returns their number."""
+    """Write the rows of one link as a Parquet file below `folder`; returns their number. There must be a chunk."""
     import pyarrow.parquet as pq
 
     part = folder / f"link={link}" / "part-0.parquet"

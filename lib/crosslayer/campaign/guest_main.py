@@ -1,6 +1,7 @@
-"""The command of a campaign's guest: it reads a job from standard input and prints a line of JSON for each part.
+"""The command that measures a job in a guest or in a subprocess of a Dask worker.
 
-Messages for the user go to standard error. `campaign.guests` starts it and reads its output.
+It reads the job from standard input and prints a line of JSON for each finished part. Messages for the user go to
+standard error. `campaign.guests` and `campaign.dask_worker` start it and read its output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COMMAND: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
 
 
 def main() -> None:
-    """Measure the job; if that fails, the last line has the fault."""
+    """Measure the job from standard input; if this fails, the last line of output has the fault."""
     try:
         namespaces.enter(COMMAND)
         from crosslayer.campaign.rounds import local_executor  # imported late: `enter` starts this program again
@@ -48,7 +49,7 @@ def _write(value: Mapping[str, Any]) -> None:
 
 
 def to_json(part: FinishedRound) -> dict[str, Any]:
-    """A finished part of the job as JSON values."""
+    """Convert a finished part of the job to JSON values."""
     cell = None if part.cell is None else [part.cell.link, part.cell.page]
     return {
         "cell": cell,
@@ -65,12 +66,12 @@ def to_json(part: FinishedRound) -> dict[str, Any]:
 
 
 def from_json(line: bytes | bytearray) -> FinishedRound:
-    """The finished part in a line of output.
+    """Read the finished part from a line of this command's output.
 
     Raises
     ------
-    CrosslayerError
-        The fault that ended the command.
+    TestbedError, CampaignError
+        If the line has the fault that ended the command.
     """
     from crosslayer.campaign.captures import CaptureFiles
     from crosslayer.campaign.rounds import FinishedRound

@@ -22,21 +22,24 @@ from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, find_kernel
 _KEPT: Final = frozenset({"HOME", "LANG", "PATH", "TZ"})
 _KEPT_PREFIXES: Final = ("CROSSLAYER_", "FONTCONFIG_", "LC_", "LD_", "NIX_", "PYTHON", "SSL_CERT_", "XDG_")
 _NO_RANDOM_INSTRUCTIONS: Final = "~0x4000000000000010:~0x40000"
-"""Value for OpenSSL and BoringSSL: do not use RDRAND, RDSEED and time stamp counter, which the guest cannot control."""
+"""Value of OPENSSL_ia32cap for OpenSSL and BoringSSL: do not use RDRAND, RDSEED and the time stamp counter.
+
+The guest cannot control these instructions.
+"""
 
 
 def guest_executor(clock: Clock, guests: int) -> Executor:
-    """An executor that measures in guests, each with a task of the plan.
+    """Make an executor that measures in guests: in virtual time one guest for each task of the plan, else one guest.
 
-    In virtual time, on one machine, the rounds depend only on the plan (`Plan.tasks`), to the last bit. If a guest
-    dies, another guest measures the unfinished round again, with other random numbers.
+    In virtual time, on one machine, the rows depend only on the plan (`Plan.tasks`), to the last bit. If a guest dies,
+    another guest measures the unfinished round again, with other random numbers.
 
     Parameters
     ----------
     clock
         Clock of the guests.
     guests
-        Maximum number of guests at a time; one in real time, since they would disturb each other.
+        Maximum number of guests at a time; one in real time, since several would disturb each other.
     """
 
     def source(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
@@ -73,20 +76,20 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
 
 
 def left_of(job: Job) -> list[RoundBatch]:
-    """Rounds of each task that are not finished; tasks without any are left out."""
+    """Unfinished rounds of each task of the plan; finished tasks are left out."""
     todo = set(job.todo)
     left = ([entry for entry in task if entry in todo] for task in job.plan.tasks())
     return [task for task in left if task]
 
 
 def _environment() -> dict[str, str]:
-    """Environment of a guest: no variable whose value depends on the shell."""
+    """Environment of a guest, without the variables that differ between the user's shells and sessions."""
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     return kept | {"OPENSSL_ia32cap": _NO_RANDOM_INSTRUCTIONS}
 
 
 def _packed(job: Job) -> bytes:
-    """The job, pickled without references, so that the bytes depend on its values only."""
+    """Pickle a job without references to repeated objects, so that the bytes depend only on its values."""
     packed = io.BytesIO()
     pickler = pickle.Pickler(packed)
     pickler.fast = True
@@ -95,7 +98,7 @@ def _packed(job: Job) -> bytes:
 
 
 class _GuestSlot:
-    """Runs one guest after the other, each with the next task."""
+    """Runs guests one after the other, each with the next task."""
 
     def __init__(
         self,
@@ -139,7 +142,7 @@ class _GuestSlot:
         return []
 
     def _read(self, say: Callable[[str], None]) -> list[FinishedRound]:
-        """Read the guest's output; returns the parts that are complete."""
+        """Read the guest's output; returns its finished parts that the campaign stores."""
         parts: list[FinishedRound] = []
         try:
             for kind, payload in self._machine.frames():
@@ -165,7 +168,7 @@ class _GuestSlot:
         return parts
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Replace the guest if one of its programs can no longer map memory, so that it would never end."""
+        """Replace the guest if one of its programs can no longer map memory, because this guest would never end."""
         if self._todo:
             try:
                 self._machine.check_programs()
@@ -174,12 +177,14 @@ class _GuestSlot:
                 self._again(str(died), say, died)
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
-        """Start another guest for the rest of the task, or for the next task if none of this one is left.
+        """Start another guest for the rest of the task, or for the next task if this task is finished.
 
         Raises
         ------
-        CampaignError, GuestDied
-            If two guests in a row finished no round; if a guest's command ended, one such guest is enough.
+        GuestDied
+            If two guests in a row died without finishing a round, and no earlier guest of this slot finished one.
+        CampaignError
+            If the same happens after an earlier guest finished a round. If a guest's command ended without a round.
         """
         if not self._todo:
             if self._tasks:
@@ -199,7 +204,7 @@ class _GuestSlot:
         self._start()
 
     def _is_kept(self, checks: FinishedRound) -> bool:
-        """Whether a campaign keeps these checks: those of the first task of each link, and all that failed."""
+        """Whether the campaign stores these checks: it stores those of each link's first task, and all failed ones."""
         rows = checks.rows["link_checks"]
         return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)
 
@@ -209,7 +214,7 @@ class _GuestSlot:
             self._measured = True
 
     def close(self) -> None:
-        """End its guest."""
+        """End the guest of this slot."""
         for source in (self._machine.out, self._machine.log):
             with contextlib.suppress(KeyError, ValueError):
                 self._ready.unregister(source)

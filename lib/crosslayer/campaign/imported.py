@@ -1,4 +1,4 @@
-"""Write the datasets of measurements that others made."""
+"""Write datasets from the measurements of others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crosslayer.campaign.export import write_part
 from crosslayer.campaign.tables import Table
 
 UNKNOWN_HOST = {"cpu": "an unknown machine", "cores": 0, "memory_bytes": 0, "kernel": "unknown", "os": "unknown"}
-"""`host` of `campaign.json` if the machine is unknown."""
+"""Value of `host` in `campaign.json` if the machine is unknown."""
 
 
 def check_new(folder: Path) -> None:
@@ -25,7 +25,7 @@ def check_new(folder: Path) -> None:
 
 
 def ends_of(started_s: pl.Series) -> tuple[str, str]:
-    """The first and the last time, as `started` and `ended` of `campaign.json`."""
+    """First and last of some Unix times (s), in the format of `started` and `ended` in `campaign.json`."""
     ends = pl.from_epoch(pl.Series([started_s.min(), started_s.max()]) * 1000, "ms")
     first, last = ends.dt.strftime("%Y-%m-%dT%H:%M:%S+00:00").to_list()
     return first, last
@@ -36,7 +36,7 @@ def write_dataset(
 ) -> None:
     """Write the rows of tables and `campaign.json`, all or nothing; `CampaignError` if the folder cannot be written.
 
-    Columns that a table has and its rows lack are null; others are left out.
+    Columns of a table that the given rows lack become null. Columns that the table does not have are left out.
     """
     fresh = folder.with_name(f".{folder.name}.new")
     try:

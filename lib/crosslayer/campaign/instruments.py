@@ -45,12 +45,14 @@ _Key = TypeVar("_Key")
 _QUESTION_TIMEOUT_S = 10.0
 
 LOADS_PER_PROCESS = 100
-"""Loads after which a browser is started anew: within 400 loads, Chromium's PLT of example.org on fiber grew from 60 to
-68 ms."""
+"""Number of loads after which a browser is restarted.
+
+Within 400 loads of one process, Chromium's PLT of example.org on fiber grew from 60 to 68 ms.
+"""
 
 
 class Exchanges:
-    """DNS exchanges and TCP connects against the testbed's server."""
+    """Makes DNS exchanges with the testbed's server, and TCP connects to hosts of the testbed."""
 
     def __init__(self, context: RoundContext) -> None:
         self._context = context
@@ -69,12 +71,12 @@ class Exchanges:
         resumption: dns.Resumption = dns.Resumption.NONE,
         settings: dns.ClientSettings | None = None,
     ) -> list[dict[str, Any]]:
-        """Resolve a name on a new connection; to resume a session, make a priming exchange before.
+        """Resolve a name on a new connection. To resume a session, first make a priming exchange.
 
         Returns
         -------
         list
-            Rows of `dns_exchanges`, as of `exchange_rows`.
+            Rows of `dns_exchanges`, from `exchange_rows`.
         """
         results = warmed(
             self._resolver, dns.Question(name), protocol, resumption, capture=self._capture, settings=settings
@@ -82,7 +84,7 @@ class Exchanges:
         return exchange_rows(row, results, self._context.server.events(), condition=f"before {resumption}")
 
     def tcp_rtt(self, name: str) -> dict[str, Any]:
-        """Make a TCP connect to a host of the testbed; columns of `tcp_rtts`."""
+        """Make a TCP connect to a host of the testbed; returns columns of `tcp_rtts`."""
         started = time.time()
         try:
             return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(self._context.addresses[name]))}
@@ -91,14 +93,14 @@ class Exchanges:
 
 
 class StubExchanges(Generic[_Key]):
-    """DNS exchanges by several Go stubs (quic-go, crypto/tls) on loopback addresses.
+    """Makes DNS exchanges through several Go stubs (quic-go, crypto/tls) on loopback addresses.
 
     Parameters
     ----------
     context
         Plan and running testbed.
     stubs
-        By key: the transport of a stub, and further fields of its settings.
+        For each stub, by a key that `exchange` receives: its transport, and further fields of `StubSettings`.
     """
 
     def __init__(self, context: RoundContext, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
@@ -123,7 +125,10 @@ class StubExchanges(Generic[_Key]):
         self._capture.close()
 
     def exchange(self, key: _Key, name: str) -> dict[str, Any]:
-        """Resolve a name on a new connection of a stub with a full handshake; columns of `dns_exchanges`."""
+        """Resolve a name through a stub on a new connection with a full handshake.
+
+        Returns columns of `dns_exchanges`.
+        """
         stub = self._stubs[key]
         stub.forget()
         stub.metrics()  # discard the metrics of earlier exchanges
@@ -160,7 +165,7 @@ class StubExchanges(Generic[_Key]):
 
 
 class KeptBrowser:
-    """A browser that is kept between loads, and started anew after `LOADS_PER_PROCESS` of them.
+    """A browser that stays open between loads and is restarted after `LOADS_PER_PROCESS` loads.
 
     Parameters
     ----------
@@ -169,9 +174,9 @@ class KeptBrowser:
     warm_up
         Makes the first load of every process, which is not recorded.
     name
-        Name of its folder, unique in the run.
+        Name of the browser's folder, unique in the run.
     programs
-        Programs of another browser than the plan's.
+        Programs of the browser; None for the plan's browser.
     options
         Further options of `Browser`.
     """
@@ -200,7 +205,7 @@ class KeptBrowser:
             self._browser = None
 
     def open(self) -> Browser:
-        """The browser of the next load."""
+        """Return the browser for the next load; start or restart it if necessary."""
         if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
             self.close()
         if self._browser is None:
@@ -228,18 +233,18 @@ def resolving(context: RoundContext) -> dict[str, Any]:
 
 
 class Loads:
-    """Page loads in a browser that is kept between them.
+    """Makes page loads in a browser that stays open between the loads.
 
     Parameters
     ----------
     context
         Plan and running testbed.
     first
-        How every browser process first loads the plan's first page, without a row.
+        Condition of the first load of every browser process, which loads the plan's first page and gets no row.
     name
-        Name of this browser's folder, if the run has others.
+        Name of the browser's folder if `browser` is None, unique in the run.
     browser
-        Name of the browser; None: the plan's.
+        Name of the browser; None for the plan's browser.
     """
 
     def __init__(
@@ -259,20 +264,20 @@ class Loads:
         self._kept.close()
 
     def open(self) -> Browser:
-        """The browser of the next load, after a warm-up load that is not recorded."""
+        """Return the browser for the next load. A new process first makes a load that is not recorded."""
         return self._kept.open()
 
     def load(self, row: dict[str, Any], page: PageSpec, condition: Load) -> Rows:
-        """Load a page: a row of `page_loads`, and the rows of its resources.
+        """Load a page; returns a row of `page_loads` and a row of `resources` for each of its resources.
 
         Parameters
         ----------
         row
-            The columns that are known before (`Measurer.row`).
+            The columns that are known before the load (`Measurer.row`).
         page
             The page to load.
         condition
-            How it is loaded, and the evidence that is expected; other evidence makes the row an error.
+            How the page is loaded, and the expected evidence. If the evidence differs, the row has an error.
         """
         started = time.time()
         server = self._context.server
@@ -322,7 +327,10 @@ def warmed(
     capture: dns.Capture,
     settings: dns.ClientSettings | None = None,
 ) -> list[dns.ExchangeResult]:
-    """Make an exchange; to resume a session, first make the priming exchange that fetches its ticket and token."""
+    """Make an exchange. To resume a session, first make the priming exchange that fetches ticket and token.
+
+    Returns the results in this order, the priming exchange first.
+    """
     sessions = dns.SessionStore()
     steps = [(resumption, False)]
     if resumption is not dns.Resumption.NONE:
@@ -338,7 +346,10 @@ def warmed(
 def exchange_rows(
     row: Mapping[str, Any], results: Iterable[dns.ExchangeResult], events: Iterable[Event], **priming: Any
 ) -> list[dict[str, Any]]:
-    """Rows of `dns_exchanges`: of the priming exchange, if there was one, with `priming`; and of the measured one."""
+    """Rows of `dns_exchanges` from the results of `warmed`: priming exchange (if any) and measured exchange.
+
+    All rows have the columns of `row`. The row of the priming exchange also has the columns `priming`.
+    """
     *before, measured = results
     events = list(events)
     first = {"resumption": dns.Resumption.NONE.value, "role": "priming"} | priming
@@ -349,8 +360,8 @@ def exchange_rows(
 def load_columns(load: PageLoad) -> dict[str, Any]:
     """Columns of `page_loads` from a browser's report of a load.
 
-    A navigation without a response has response status 0, and the browser's own error page as its document. Times of
-    that document are no times of the page: those columns are absent then.
+    If a navigation gets no response, the response status is 0 and the document is the browser's own error page. The
+    columns with times are then left out.
     """
     columns = PageLoads.taken(tables.LOAD, load)
     if load.navigation["responseStatus"]:
@@ -360,7 +371,7 @@ def load_columns(load: PageLoad) -> dict[str, Any]:
 
 
 def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The rows of `resources` for a row of `page_loads`; `events` are the server's events of the load."""
+    """Rows of `resources` for a load: `row` is its row of `page_loads`, `events` are its events in the server log."""
     served = {(event.host, event.path): server_ms(event) for event in events if isinstance(event, RequestEvent)}
     rows = []
     for entry in load.resources:

@@ -34,7 +34,7 @@ class RoundContext:
     folder: Path
     """Private temporary folder."""
     rtts_ms: Mapping[str, float] = field(default_factory=dict)
-    """RTT of each link of the plan, by its name."""
+    """Nominal RTT of each link of the plan, ms, by link name."""
 
 
 class Measurer(ABC):
@@ -63,15 +63,15 @@ class Measurer(ABC):
 
     @abstractmethod
     def conditions(self, cell: Cell) -> list[str]:
-        """Names of the conditions of every round of this cell, in any order."""
+        """Names of the conditions that every round of a cell measures, in any order."""
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """Extra conditions of this round: self-checks, or slow conditions that are measured every nth round."""
+        """Names of further conditions of this round: self-checks, or slow conditions that only some rounds measure."""
         return []
 
     @abstractmethod
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """The table of a condition's rows, and the columns that distinguish them from those of other conditions."""
+        """Table of a condition's rows, and the columns and values that distinguish them from other conditions' rows."""
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -86,7 +86,7 @@ class Measurer(ABC):
         """Close everything that stays open between observations."""
 
     def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
-        """Columns of an observation that are known before it is made."""
+        """Columns of an observation's row that are known before the observation is made."""
         table, columns = self.table_and_columns(condition)
         usual = {"condition": "main", "role": Role.MEASURED.value, "browser": self.context.plan.browser}
         known = {column.name for column in TABLES[table].columns}
@@ -104,6 +104,6 @@ class Measurer(ABC):
         )
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """The row of an observation that could not be made."""
+        """Row of an observation that could not be made; its `error` is `why`."""
         row = self.row(condition, cell, round_number, position) | {"started_s": time.time(), "error": why}
         return {self.table_and_columns(condition)[0]: [row]}

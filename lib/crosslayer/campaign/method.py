@@ -1,4 +1,4 @@
-"""The method of a campaign: one record of programs, clock and code for `campaign.json` and the report."""
+"""The method of a campaign: a record of its programs, clock and code for `campaign.json` and the report."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from crosslayer.campaign.dataset import Campaign
 
 _CLIENTS = {name: browser.title for name, browser in BROWSERS.items()} | {"libcurl": "libcurl"}
-"""Programs that load pages, by their key in `versions`."""
+"""Names of the programs that load pages, by their keys in `versions`."""
 _SHORT = 7
-"""Digits of a shortened hash."""
+"""Number of digits of a shortened hash."""
 
 
 def method_of(campaign: Campaign) -> dict[str, str]:
-    """The record of a campaign, from its versions, revision and plan.
+    """Make the record of a campaign's method from its versions, revision and plan.
 
-    Keys are code, clock, kernel, link, browser, navigation and server; unknown ones are missing. `export` stores the
-    record. If a dataset has none, `Campaign.read` makes it.
+    Keys are code, clock, kernel, link, browser, navigation and server; keys of unknown values are left out. `export`
+    stores the record. If a dataset has no record, `Campaign.read` makes it.
     """
     versions = {name: str(version) for name, version in campaign.versions.items()}
     clients = {name: title for name, title in _CLIENTS.items() if name in versions} if _loads_pages(campaign) else {}
@@ -45,7 +45,7 @@ def _code(campaign: Campaign) -> str:
 
 
 def _kernel(campaign: Campaign, versions: dict[str, str]) -> str:
-    """The guest's kernel, if the campaign was measured in guests, else that of the machine."""
+    """Kernel that measured the campaign: the guest's kernel, or without guests the machine's kernel."""
     if "guest_kernel" not in versions:
         return f"Linux {campaign.host.kernel}"
     patch = versions.get("guest_kernel_patch_sha256", "")[:_SHORT]
@@ -53,7 +53,7 @@ def _kernel(campaign: Campaign, versions: dict[str, str]) -> str:
 
 
 def _navigation(client: str, versions: dict[str, str]) -> str:
-    """The interface by which a client is made to load a page."""
+    """Interface by which a page load is started in a client, with its version if known."""
     driver = BROWSERS[client].driver if client in BROWSERS else ""
     if client == "libcurl":
         return "its own call"

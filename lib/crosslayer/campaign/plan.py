@@ -1,4 +1,4 @@
-"""Plan of a campaign: its cells and options, and the order of everything from a seed. No clock, no file."""
+"""Plan of a campaign: cells, options, and the random orders that its seed determines. No clock, no file."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ OWN_CAMPAIGNS: Final = Path("data/local")
 """Folder of the campaigns measured in a checkout; git ignores it. `data/raw` holds the committed campaigns only."""
 
 _ALIASES = 2
-"""Alias host names that a page needs: one is primed for H3 1-RTT, the other for its A/A self-check."""
+"""Number of alias host names that a page needs: one is primed for H3 1-RTT, the other for its A/A self-check."""
 
 CUBIC = "cubic"
-"""Default congestion control of TCP; also the default of Linux, and over QUIC that of quic-go and Chromium."""
+"""Default congestion control of TCP, as in Linux. quic-go and Chromium use the same algorithm over QUIC."""
 
 RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
 
 MOST_ROUNDS = 100_000
-"""Maximum rounds of a plan, 26 times the paper's; limited since all rounds of all cells are in memory."""
+"""Maximum number of rounds of a plan, 26 times that of TNSM24; memory holds all rounds of all cells."""
 
 _OF_A_GUEST = 8
-"""Maximum rounds per guest: enough to amortise its start, few enough that guests finish together."""
+"""Maximum number of rounds per guest: enough to amortise its start, few enough that all guests finish together."""
 
 Kind = Literal["pcap", "qlog", "netlog"]
-"""Captures of a load: packets with their keys, qlog, Chromium's netlog."""
+"""Kind of capture of a load: packets with their keys (`pcap`), qlog, or Chromium's netlog."""
 
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A link and a page, which a round measures."""
+    """A pair of a link and a page; each round measures one cell."""
 
     link: str
     page: str
@@ -64,9 +64,9 @@ class Plan:
     pages: _Names
     """Names of pages."""
     rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 5
-    """Repetitions of every cell."""
+    """Number of rounds of every cell."""
     seed: int = 1
-    """Draws the order of cells and of the conditions in each round."""
+    """Seed of all random choices, such as the order of the cells and of the conditions in each round."""
     clock: Literal["wall", "virtual"] = "wall"
     """`wall`: real time; `virtual`: a guest's clock, which stops while anything computes (docs/reference/clocks.md)."""
     browser: str = Browser.CHROMIUM.value
@@ -74,19 +74,19 @@ class Plan:
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
     """Congestion control of TCP at both ends of the link, by its name in Linux."""
     capture: tuple[Kind, ...] = ()
-    """Captures of loads that are kept besides their rows (docs/howto/packets.md)."""
+    """Kinds of captures that are kept in addition to the rows of the loads (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
-    """Number of first rounds of each cell whose captures are kept."""
+    """Number of rounds of each cell, from its first round on, whose captures are kept."""
     options: Any = NoOptions()
     """Options of the study: an instance of its `Study.options`."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Every link with every page."""
+        """All cells of the plan: every link with every page."""
         return tuple(Cell(link, page) for link in self.links for page in self.pages)
 
     def order(self, round_number: int) -> list[Cell]:
-        """Cells of one round: links in random order, the pages of a link in random order.
+        """Cells of one round: the links in random order, and for each link the pages in random order.
 
         The pages of a link stay together, since each change of link costs a check of its rates.
         """
@@ -95,15 +95,15 @@ class Plan:
         return [Cell(link, page) for link in links for page in draw.sample(self.pages, len(self.pages))]
 
     def shuffled(self, round_number: int, cell: Cell, conditions: list[str]) -> list[str]:
-        """The conditions of one round of one cell in the order drawn for it, the same after a resume."""
+        """Conditions of one round of a cell in random order; the order is the same if the campaign is resumed."""
         return self._draw(round_number, cell.link, cell.page).sample(conditions, len(conditions))
 
     def trace_position(self, round_number: int, cell: Cell) -> float:
-        """Position in the trace of a link at which a round of a cell begins, as a share of the trace's length."""
+        """Position in the link's trace at which a round of a cell begins, as a share of the trace's length."""
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
     def tasks(self) -> list[RoundBatch]:
-        """Tasks of the guests in virtual time, in the order in which guests start; together they have every round.
+        """Divide all rounds into the tasks of guests in virtual time, in the order in which the guests start.
 
         Tasks depend only on the plan, and the events in a guest only on its task. So, on one machine, the same plan
         gives the same rows with any number of guests.
@@ -117,7 +117,7 @@ class Plan:
         ]
 
     def seed_of(self, task: RoundBatch) -> int:
-        """Seed of 64 bits of the guest that measures a task in virtual time."""
+        """Seed (64 bits) of the guest that measures a task in virtual time."""
         number, cell = task[0]
         return self._draw("guest", number, cell.link, cell.page).getrandbits(64)
 
@@ -125,25 +125,25 @@ class Plan:
         return random.Random("/".join(map(str, (self.seed, *key))))
 
     def resized(self, **values: Any) -> Self:
-        """The same plan with other rounds, links, pages or options."""
+        """Copy of the plan with other values for some fields, which are not checked."""
         return replace(self, **values)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as plain values, as kept in the store and in `campaign.json`."""
+        """The plan as a dictionary, as in the store and in `campaign.json`."""
         return {**asdict(self), "links": list(self.links), "pages": list(self.pages)}
 
 
 def changed(
     plan: Plan, values: Mapping[str, Any], *, where: str = "plan", next_step: str = "Give it another value."
 ) -> Plan:
-    """`plan` with some fields replaced. Each value is checked; `options` against the options of the study.
+    """Copy of `plan` with other values for some fields. Values are checked, also those of the study's options.
 
     `where` (source of the values) and `next_step` (advice for a value out of range) become part of the error.
 
     Raises
     ------
     CampaignError
-        For an unknown field or a value of the wrong type.
+        For an unknown field or browser, a value of the wrong type or out of range, or a repeated link or page.
     """
     own = [field.name for field in fields(plan.options)]
     for key in (key for key in values if key in own):
@@ -186,12 +186,13 @@ def check_names(
     one_host: str = "",
     browsers: Collection[str] = (Browser.CHROMIUM,),
 ) -> None:
-    """Refuse a plan whose link or page does not exist, or whose browser or page its study cannot use.
+    """Refuse a plan with a name that is unknown or that its study cannot use. Parameters as in `unusable`.
 
     Raises
     ------
     CampaignError
-        With the name that is unknown or unusable, and the names that are possible.
+        For an unknown link or page, a browser or page that the study cannot use, or a netlog without Chromium. The
+        error has this name, and the possible names.
     """
     for kind, wanted, known, further in (
         ("link profile", plan.links, links, MADE),
@@ -221,7 +222,7 @@ def check_names(
 
 
 def unusable(page: PageSpec, *, primes_alias: bool, one_host: str) -> str:
-    """Reason why a study cannot measure a page; empty if it can. Parameters as in `crosslayer.study.Study`."""
+    """Reason why a study cannot measure a page; empty if it can. Parameters are fields of `crosslayer.study.Study`."""
     if one_host and page.origins:
         return f"it has {page.lookups} host names; {one_host}"
     return f"it has fewer than {_ALIASES} aliases" if primes_alias and len(page.aliases) < _ALIASES else ""

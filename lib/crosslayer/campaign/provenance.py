@@ -36,19 +36,19 @@ class MeasuringHost:
     """A machine that measures."""
 
     mark: str
-    """Distinguishes the machine from others of the campaign without revealing its identity."""
+    """Hash that distinguishes the machine from others of the campaign without revealing its identity."""
     name: str
-    """Name from CROSSLAYER_HOST; empty if the campaign numbers the machine."""
+    """Name of the machine from CROSSLAYER_HOST. Empty if this is not set: the campaign then numbers the machine."""
     machine: dict[str, Any]
-    """Its hardware, see `host`."""
+    """Hardware and operating system, from the function `host`."""
     code: dict[str, str] = field(default_factory=dict)
-    """Its code, see `code`; empty if it is unknown."""
+    """Revision and hash of crosslayer's code, from the function `code`; empty if unknown."""
 
 
 def this_host(campaign: str) -> MeasuringHost:
-    """The machine this process runs on.
+    """The machine on which this process runs.
 
-    Its mark is a hash, so that datasets reveal neither name nor identifier of the machine.
+    Its mark is a hash, so that datasets reveal neither the machine's name nor its identifier.
 
     Raises
     ------
@@ -69,13 +69,13 @@ def this_host(campaign: str) -> MeasuringHost:
 
 
 def code() -> dict[str, str]:
-    """Code of this process: `commit`, empty if it is not known, and `code`, the hash of its modules."""
+    """Identify the code of this process: `commit` (empty if unknown) and `code`, the hash of its modules."""
     return {"commit": str(revision()["revision"] or ""), "code": code_sha256()}
 
 
 @cache
 def code_sha256() -> str:
-    """Hash of this package's modules; it includes uncommitted changes and needs no checkout."""
+    """SHA-256 of this package's modules; it includes uncommitted changes and needs no checkout."""
     root = Path(__file__).parents[1]
     files = sorted(root.rglob("*.py"))
     lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root)}\n" for file in files)
@@ -96,7 +96,7 @@ def host() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Versions of Python, its OpenSSL (used by the clients of DoT and DoH), crosslayer and the packages it uses."""
+    """Versions of Python, its OpenSSL (for clients of DoT and DoH), crosslayer, and packages that crosslayer uses."""
     versions = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
     versions["openssl"] = ssl.OPENSSL_VERSION
     return versions | {name: importlib.metadata.version(name) for name in _PACKAGES}
@@ -109,13 +109,16 @@ def server_version(program: Path) -> str:
 
 
 def quic_go_version(program: Path) -> str:
-    """Version of quic-go in one of our Go programs, from its build information; empty if it has none."""
+    """Version of quic-go in one of our Go programs, from the program's build information; empty if not found there."""
     versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
     return versions[1].decode() if versions else ""
 
 
 def revision() -> dict[str, Any]:
-    """Git revision of this package's checkout, and whether its files are committed; else from CROSSLAYER_REVISION."""
+    """Git revision of this package's checkout, and whether the checkout has no uncommitted changes.
+
+    Without a checkout, CROSSLAYER_REVISION gives both. Both are None if unknown.
+    """
     root = resources.home()
     if root is None:
         given = os.environ.get("CROSSLAYER_REVISION")
@@ -127,7 +130,7 @@ def revision() -> dict[str, Any]:
 
 @cache
 def _checked_out(program: str, root: Path) -> dict[str, Any]:
-    """Git revision and state of a checkout; cached, because this process runs the code that it started with."""
+    """Git revision and state of a checkout. Cached, because the process keeps the code with which it started."""
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The rounds of a plan, measured one after the other in this process. Inside private namespaces only."""
+"""Measure the rounds of a plan one after the other in this process, which must be in private namespaces."""
 
 from __future__ import annotations
 
@@ -44,47 +44,53 @@ class Job:
     """Every link that the plan may name, by name."""
     backend: str
     own_pages: tuple[Path, ...] = ()
-    """Folders of further pages."""
+    """Folders of the user's own pages."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Versions of the programs of the campaign so far, by name; empty for a new campaign."""
+    """Versions of the programs that have measured the campaign so far, by name; empty for a new campaign."""
     quiet: bool = False
     """Whether the executor reports nothing at its start, because its caller does."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRound:
-    """A finished round of a cell, or the checks before the first round."""
+    """A part of a job that is finished: a round of a cell, or link checks before the first round."""
 
     cell: Cell | None
-    """None for the checks."""
+    """Cell of the round; None for link checks before the first round."""
     number: int
-    """Number of the round; -1 for checks before the first round."""
+    """Number of the round; -1 for link checks before the first round."""
     rows: Rows
     failures: int
-    """Number of its observations that failed."""
+    """Number of observations that failed."""
     backend: str
     versions: dict[str, str]
     """Versions of all programs that took part, by name."""
     host: provenance.MeasuringHost | None = None
-    """The machine that measured it; None for this one."""
+    """Machine that measured this part; None for the machine of this process."""
     captured: tuple[CaptureFiles, ...] = ()
-    """Files of its loads, if the plan has captures."""
+    """Captured files of the round's loads, if the plan has captures."""
 
 
 _STEP_NS = 1_000_000
-"""If Unix time minus the monotonic clock changes by more than this, ns, Unix time was set. Slewing changes both."""
+"""If the difference between Unix time and the monotonic clock changes by more than this, ns, Unix time was set.
+
+Gradual corrections (slewing) change both clocks.
+"""
 _READINGS = 5
 _ROUND_ATTEMPTS = 3
 
 Executor = Callable[[Job, Callable[[str], None]], Generator[FinishedRound, None, None]]
-"""A function that measures a job and yields each part once, in any order; its second argument prints a line."""
+"""A function that measures a job and yields each part once, in any order.
+
+Its second argument is a function that shows the user a line.
+"""
 
 
 def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-    """Measure in this process.
+    """Executor that measures the rounds of a job in this process.
 
-    If a program of the testbed dies, or the clock that stamps packets is set, a new testbed measures the current round
-    again. A round whose link fails a check is measured again at most twice; after that, its rows have the error.
+    If a program of the testbed dies, or this machine's clock is set, a new testbed measures the current round again. A
+    round whose link fails a check is measured again at most twice; after that, its rows have the error.
 
     Parameters
     ----------
@@ -102,8 +108,10 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     ------
     TestbedError
         If this machine cannot provide the testbed; nothing was measured then.
+    ProcessDied
+        If programs of the testbed die repeatedly before the first round is measured.
     CampaignError
-        If a round cannot be measured.
+        If a later round cannot be measured.
     """
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir, *job.own_pages)
@@ -173,7 +181,7 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
     Raises
     ------
     ResourceError
-        If there is no server.
+        If the server's program is missing.
     """
     server = resources.locate("server").path
     versions = provenance.packages() | job.measurer.versions(job.plan)
@@ -197,7 +205,7 @@ def _clock_unset() -> Iterator[None]:
 
 
 def _clock_offset_ns() -> int:
-    """Unix time minus monotonic clock, ns; of several readings, the one with the shortest duration."""
+    """Difference between Unix time and the monotonic clock, ns, from the fastest of several readings."""
     readings = []
     for _ in range(_READINGS):
         before_ns, unix_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
@@ -206,7 +214,7 @@ def _clock_offset_ns() -> int:
 
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
-    """Set every link once, which calibrates its delay, and warm up the measurer on the first."""
+    """Set every link once, which calibrates its delay, and yield its check. Warm up the measurer on the first link."""
     for index, profile in enumerate(links):
         yield testbed.set_link(profile)
         if index == 0:
@@ -222,9 +230,10 @@ def _proved_round(
     cell: Cell,
     say: Callable[[str], None],
 ) -> tuple[Rows, int]:
-    """Measure a round; if its link fails a check, measure it again, at most twice. Returns the last attempt's rows.
+    """Measure a round; if its link fails a check, measure the round again, at most twice.
 
-    The rows have every check, also those of earlier attempts.
+    Returns the rows of the last attempt and its number of failed observations. The rows also have the checks of all
+    earlier attempts.
     """
     checks: list[Any] = []
     for again in reversed(range(_ROUND_ATTEMPTS)):
@@ -242,10 +251,10 @@ def _proved_round(
 def _round(
     job: Job, testbed: Testbed, measuring: Measurer, captures: Captures, number: int, cell: Cell
 ) -> tuple[Rows, int]:
-    """One repetition of one cell: the link's check, every condition once, and the link's check again.
+    """Measure one round of a cell: check the link, measure every condition once, and check the link again.
 
-    If the second check fails, the rows are kept with an error that excludes them from results. Further rows describe
-    the load of the machine.
+    If the second check fails, the rows are kept with an error that excludes them from results. Returns the rows, also
+    of the checks and of the machine's load, and the number of failed observations.
     """
     meter = Meter()
     profile = job.profiles[cell.link]
@@ -294,7 +303,7 @@ def _round(
 
 
 def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) -> list[dict[str, Any]]:
-    """Rows of all checks since the last call, including those that failed and were repeated."""
+    """Rows of `link_checks` for all checks since the last call, including checks that failed and were repeated."""
     where = {"campaign": campaign, "round": number, "page": page}
     return [
         where | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
@@ -303,7 +312,7 @@ def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) 
 
 
 def describe(check: Mapping[str, Any]) -> str:
-    """A line for the user about a check of a link, given by the columns of its row."""
+    """Line for the user about a link check; `check` is its row of `link_checks`."""
     rtt = "no answer" if check["rtt_ms"] is None else f"{check['rtt_ms']:.2f} ms"
     rates = " ".join(
         f"{name} {measured:.2f} of {nominal:.2f} Mbit/s"

@@ -42,7 +42,7 @@ def measure(
     Parameters
     ----------
     plan
-        What to measure.
+        Plan of the campaign.
     folder
         Folder of the dataset; a campaign of the same plan in it is continued.
     measurer
@@ -50,13 +50,13 @@ def measure(
     profiles
         Every link that the plan may name, by name.
     backend
-        `netem`, `uml` or `auto`.
+        Link backend: `netem`, `uml`, or `auto` for netem if the kernel has it, otherwise uml.
     say
         Receives lines for the user.
     source
-        Executor of the rounds: this process, which is then in private namespaces, guests, or a cluster.
+        Executor of the rounds: guests, a cluster or, by default, this process, which must be in private namespaces.
     own_pages
-        Folders of further pages.
+        Folders of the user's own pages.
 
     Returns
     -------
@@ -97,7 +97,10 @@ def measure(
 
 
 def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Callable[[str], None]) -> Counter[str]:
-    """Store every part when it arrives, each in one transaction; returns the number of failed observations by host."""
+    """Store every part of a job as soon as the executor yields it, each in one transaction.
+
+    Returns the number of failed observations by host.
+    """
     failures: Counter[str] = Counter()
     hosts = Hosts(store, job.campaign)
     with contextlib.closing(source(job, say)) as parts:
@@ -121,7 +124,7 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
 
 
 def identify(store: Store, plan: Plan) -> str:
-    """The campaign's identifier; the first call makes it and stores the provenance that is fixed at the start."""
+    """Return the campaign's identifier. The first call makes it and also stores start time and git revision."""
     if (known := store.fact("campaign")) is None:
         known = f"{plan.study}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{plan.seed}"
         store.set_fact("campaign", known)
@@ -133,7 +136,7 @@ def identify(store: Store, plan: Plan) -> str:
 class Hosts:
     """The machines of a campaign: their names in rows, and their versions.
 
-    If versions differ between machines, or since the campaign was begun, its notes list them.
+    If a machine's versions differ from those that the campaign had before, a note of the campaign names the programs.
     """
 
     def __init__(self, store: Store, campaign: str) -> None:
@@ -144,7 +147,7 @@ class Hosts:
         self._seen: dict[str, tuple[str, dict[str, str]]] = {}
 
     def named(self, part: FinishedRound) -> str:
-        """The name of the host of a part."""
+        """Return the name of the machine that measured a part; store the machine and its versions if they are new."""
         host = part.host or self._here
         name = self._names.get(host.mark) or host.name or f"host-{len(self._names) + 1}"
         versions = part.versions | host.code
@@ -191,5 +194,5 @@ def _check_room(folder: Path) -> None:
 
 
 def now() -> str:
-    """The time now, UTC, as `campaign.json` has it."""
+    """Current time, UTC, in the format of `campaign.json`."""
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")

@@ -1,6 +1,6 @@
 """The store of a running campaign: SQLite in WAL mode, one transaction per round.
 
-A campaign that was killed at any moment can be resumed: a round is in the store completely or not at all.
+A campaign can be resumed after it was killed at any moment: a round is in the store completely or not at all.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ if TYPE_CHECKING:
 FILE_NAME = "campaign.sqlite"
 _RESCUED = "campaign-rescued.sqlite"
 _DATASET = ("campaign.json", *TABLES, "captures")
-"""Files and folders of a dataset."""
+"""Names of the files and folders of a dataset."""
 _CHUNK_ROWS = 10_000
-"""Rows of a chunk: memory does not depend on the size of a table."""
+"""Maximum number of rows of a chunk, so that memory does not depend on the size of a table."""
 _FULL_BYTES = 1_000_000
-"""Free space, bytes, below which a failed write counts as a full disk: SQLite reports some as `disk I/O error`."""
+"""If less space is free, bytes, a `disk I/O error` of SQLite counts as a full disk."""
 
 Rows = Mapping[str, Iterable[Mapping[str, Any]]]
 """Rows by table; a row has values by column and may lack columns."""
 
 
 class Store:
-    """The rows of one campaign.
+    """The SQLite database with the rows and the plan of one campaign.
 
     Parameters
     ----------
     folder
         Folder of the dataset; created if it is missing.
     plan
-        Plan to measure; a store of another plan is refused. None opens the existing campaign.
+        Plan to measure. A store of another plan is refused, but the number of rounds may differ. None opens the
+        existing campaign.
 
     Raises
     ------
     CampaignError
-        If the folder cannot be written, the disk is full, or another run holds the store. If the store has another plan
-        or was begun by an older crosslayer. If there is neither a store nor a plan. If the folder holds a dataset
-        without a store, which an export would overwrite.
+        If the folder cannot be written, the disk is full, or another run uses the store. If the store is damaged, has
+        another plan or has another schema version. If `plan` is None and there is no store. If the folder has no store
+        but a dataset, which an export would overwrite.
     """
 
     def __init__(self, folder: Path, plan: Plan | None = None) -> None:
@@ -108,7 +109,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the database, which merges its write-ahead log."""
+        """Close the database; SQLite then merges the write-ahead log into the database file."""
         self._db.close()
         os.close(self._held)
 
@@ -161,7 +162,7 @@ class Store:
         self.set_fact("options_changed", {key: value for key, value in now["options"].items() if value != usual[key]})
 
     def fact(self, name: str) -> Any:
-        """A fact: a JSON value of the campaign that is not in its rows; None if there is none."""
+        """Return a fact: a JSON value of the campaign that is not in its rows; None if it is not stored."""
         rows = self._read("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else None
 
@@ -171,7 +172,7 @@ class Store:
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def done(self) -> set[tuple[str, str, int]]:
-        """(link, page, round) of every finished round."""
+        """Link, page and number of every finished round."""
         return set(self._read("SELECT link, page, round FROM rounds"))
 
     def add_round(self, cell: Cell, round_number: int, rows: Rows) -> None:
@@ -179,7 +180,7 @@ class Store:
         self._write(rows, (cell.link, cell.page, round_number))
 
     def add_rows(self, rows: Rows) -> None:
-        """Write rows that belong to no round (the checks before the campaign)."""
+        """Write rows that belong to no round, i.e. link checks before the first round."""
         self._write(rows, None)
 
     def _write(self, rows: Rows, round_key: tuple[str, str, int] | None) -> None:
@@ -196,7 +197,7 @@ class Store:
             self._db.execute("COMMIT")
 
     def _read(self, sql: str, values: tuple[str, ...] = ()) -> list[Any]:
-        """Every row of a query."""
+        """All rows of the result of an SQL query."""
         try:
             return self._db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -204,7 +205,7 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write the block completely or not at all; refuse if another program changed the file since the last write."""
+        """Roll back the block's transaction if it fails; refuse a file that another program has changed meanwhile."""
         opened = hasattr(self, "_left")
         if opened:
             self.check_untouched()
@@ -218,7 +219,10 @@ class Store:
             self._left = self._stamps()
 
     def _stamps(self) -> list[tuple[int, ...] | None]:
-        """Values that a write by another program would change, of the database and of its log."""
+        """Device, inode, size and modification time of the database and of its log; None for a missing file.
+
+        If another program writes to a file, one of these values changes.
+        """
         stamps: list[tuple[int, ...] | None] = []
         for file in (self._file, self._file.with_name(f"{FILE_NAME}-wal")):
             try:
@@ -230,12 +234,13 @@ class Store:
         return stamps
 
     def check_untouched(self) -> None:
-        """Refuse to continue with a file that another program has changed, moved or removed.
+        """Refuse to continue if another program has changed, moved or removed the database.
 
         Raises
         ------
         CampaignError
-            With the state of the rounds; those of a removed file are written to the folder again.
+            If this has happened. The error names the file with the rounds, if they are not lost. If the database was
+            removed, a new file is written with its rounds.
         """
         if self._stamps() == self._left:
             return
@@ -271,7 +276,7 @@ class Store:
         )
 
     def links(self, table: str) -> list[str]:
-        """The links of which a table has rows, by name."""
+        """Names of the links of which a table has rows, in alphabetical order."""
         return [link for (link,) in self._read(f'SELECT DISTINCT "link" FROM "{table}" ORDER BY 1')]
 
     def count(self, table: str) -> int:
@@ -279,7 +284,7 @@ class Store:
         return int(self._read(f'SELECT count(*) FROM "{table}"')[0][0])
 
     def chunks(self, table: str, link: str) -> Iterator[pyarrow.Table]:
-        """All rows of a table for one link, of all hosts, sorted by round and page.
+        """Read all rows of a table for one link in chunks, sorted by round and page.
 
         Each chunk has the Arrow schema of the table and at most `_CHUNK_ROWS` rows. A link without rows has no chunk.
         """
@@ -298,7 +303,7 @@ class Store:
             raise self._failure(error) from error
 
     def rows(self, table: str, link: str) -> Iterator[dict[str, Any]]:
-        """The rows of `chunks` as Python values."""
+        """Rows of a table for one link, like `chunks`, but each as a dictionary."""
         for chunk in self.chunks(table, link):
             yield from chunk.to_pylist()
 

@@ -1,8 +1,9 @@
 """The tables of a dataset: one class per table, one line per column.
 
-They determine the SQLite store, the Parquet files, the frames of the analysis and the checks of a reader. They also
-determine the values that a row takes from results of browser, DNS client and stub. `docs/reference/columns.md` is the
-output of `python -m crosslayer.campaign.tables`. Columns may be added, never renamed. No I/O here.
+The classes determine the SQLite store, the Parquet files, the frames of the analysis and the checks of a reader. They
+also determine which values of a row are copied from a result of browser, DNS client or stub.
+`docs/reference/columns.md` is the output of `python -m crosslayer.campaign.tables`. Columns may be added, never
+renamed. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -36,25 +37,31 @@ if TYPE_CHECKING:
     import pyarrow
 
 SCHEMA_VERSION = 3
-"""Increased if a column or a key of `campaign.json` changes name or meaning. 3: rows have `condition` and `role`."""
+"""Version of the tables and of `campaign.json`; higher if a column or key gets another name or meaning.
+
+Since version 3, rows have `condition` and `role`.
+"""
 
 EXCHANGE = "Exchange"
-"""A `dns.ExchangeResult`."""
+"""Source of columns: the result of a DNS exchange (`dns.ExchangeResult`)."""
 STUB = "QueryMetrics"
-"""The stub's metrics of a query (`stub.QueryMetrics`)."""
+"""Source of columns: the stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
-"""A `browser.PageLoad`; the next three are its parts, with the names of the W3C."""
+"""Source of columns: a browser's report of a load (`browser.PageLoad`).
+
+The next three sources are parts of such a report; they have the names of the W3C.
+"""
 NAVIGATION = "PerformanceNavigationTiming"
 PAINT = "PerformancePaintTiming"
 RESOURCE = "PerformanceResourceTiming"
 ASKED = "Asked"
-"""A query of the load generator (`dns.Asked`)."""
+"""Source of columns: a query of the load generator (`dns.Asked`)."""
 MACHINE = "Usage"
-"""A `cpu_load.Usage`."""
+"""Source of columns: CPU load during a round (`cpu_load.Usage`)."""
 LATENESS = "ExtraDelay"
-"""A `testbed.ExtraDelay`."""
+"""Source of columns: delay of packets beyond netem's delay (`testbed.ExtraDelay`)."""
 CHECK = "LinkCheck"
-"""A `testbed.LinkCheck`."""
+"""Source of columns: a check of the link (`testbed.LinkCheck`)."""
 
 _RESUMED = f"{STUB}.resumed"
 _UNITS = {"_ms": "ms", "_s": "s", "_mbit": "Mbit/s", "_bytes": "bytes"}
@@ -72,21 +79,27 @@ class Column:
     """One column of a table."""
 
     type: Any
-    """int, float, str, bool, list[float], or the enum of its values."""
+    """Type of the values: int, float, str, bool, list[float], or an enum of all allowed values."""
     meaning: str
     source: str = ""
-    """Result that has the value, see `Table.taken`: `Exchange` if its field has the column's name, else with the field,
-    e.g. `PerformanceNavigationTiming.connectEnd`."""
+    """Kind of result from which the value is copied (see `Table.taken`), e.g. `Exchange`; empty if it is not copied.
+
+    If the field of the result has another name than the column, the field follows, e.g.
+    `PerformanceNavigationTiming.connectEnd`.
+    """
     required: bool = False
-    """Every row has a value, failed observations included."""
+    """Whether every row must have a value, also a failed observation."""
     key: bool = False
-    """Part of the key that identifies a condition; a round measures each condition once."""
+    """Whether the column belongs to the key that identifies a condition; a round measures each condition once."""
     success: bool | str = False
-    """True: every observation without error has a value. Name of another column: only if that column has a value."""
+    """Whether every observation without error must have a value.
+
+    The name of another column: such an observation must have a value if the other column has one.
+    """
     signed: bool = False
-    """The value may be negative, e.g. a difference; all other numbers may not."""
+    """Whether the value may be negative, e.g. a difference; other numbers may not."""
     present: bool | None = None
-    """Whether a file must have the column; None: if it is required, in the key, or has a value in each success."""
+    """Whether every file must have the column. None: True if `required`, `key` or `success` is set, else False."""
     name: str = field(default="", init=False)
 
     def __set_name__(self, owner: object, name: str) -> None:
@@ -107,17 +120,17 @@ class Column:
 
     @property
     def stored(self) -> Any:
-        """The type of its values: int, float, str, bool or list[float]."""
+        """Type of the stored values: int, float, str (also for an enum), bool or list[float]."""
         return str if self.values else self.type
 
     @property
     def sql(self) -> str:
-        """Its type in SQLite; a list is JSON there."""
+        """Type of the column in SQLite, which stores a list as JSON."""
         return _TYPES[self.stored][1]
 
     @property
     def unit(self) -> str:
-        """Unit, by the ending of its name; `count` for whole numbers without such an ending, else empty."""
+        """Unit, from the ending of the column's name; without one, `count` for integers, else empty."""
         known = (unit for ending, unit in _UNITS.items() if self.name.endswith(ending))
         return next(known, "count" if self.type is int else "")
 
@@ -144,12 +157,12 @@ class Table:
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
-        """The columns that are copied unchanged from a result.
+        """Values of the columns that are copied unchanged from a result, by column.
 
         Parameters
         ----------
         source
-            Kind of the result: a value of `Column.source`, without the field.
+            Kind of the result: a value of `Column.source` without the field, e.g. `EXCHANGE`.
         result
             An object with the fields as attributes, or a mapping with the fields as keys.
 
@@ -165,13 +178,13 @@ class Table:
 
     @classmethod
     def sources(cls, source: str) -> dict[str, str]:
-        """The columns that are copied unchanged from a result, each with the name of its field there."""
+        """Columns that are copied unchanged from a kind of result, each with the name of the result's field."""
         parts = [(column.name, *column.source.partition(".")) for column in cls.columns]
         return {name: key or name for name, of, _, key in parts if of == source}
 
     @classmethod
     def identity(cls, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The required columns of this table with their values in `row`, which is a row of the same observation."""
+        """Values of this table's required columns, taken from the row of another table for the same observation."""
         return {c.name: row[c.name] for c in cls.columns if c.required and c.name in row}
 
     @classmethod
@@ -752,7 +765,7 @@ class LinkChecks(Table, table="link_checks"):
 
 
 _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "started_s", "error")
-"""Columns described once for all tables, unless a table gives one another meaning."""
+"""Columns that `to_markdown` describes once for all tables, except where a table gives them another meaning."""
 
 
 def to_markdown() -> str:

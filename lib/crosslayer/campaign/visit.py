@@ -1,6 +1,6 @@
 """A visit by our own clients: they resolve a name and load its page, on two connections or on one.
 
-A study chooses the requests of the clients, and their ticket and token. All visits are made and timed in the same way.
+A study chooses the clients, with their tickets and tokens. All visits are made and timed in the same way.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ SETTINGS = dns.ClientSettings(timeout_s=60.0)
 """Settings for all visits: on the slowest link, the largest page takes longer than the default timeout of a query."""
 
 _QUIET_S = 0.2
-"""Time after which the link is idle, s. On DSL, the last, padded datagrams of a closed connection delay the next
-packets by up to a third of an RTT. The pause of one RTT between observations comes too early, since ticket and token
-are fetched after it."""
+"""Wait after which the link is idle, s.
+
+On DSL, the last, padded datagrams of a closed connection delay the next packets by up to a third of an RTT. The pause
+of one RTT before each observation is not enough, because ticket and token are fetched after this pause.
+"""
 
 _Client = TypeVar("_Client", bound=dns.Client)
 
 
 def client_bringing(of: type[_Client], server: dns.Resolver, host: str, *, ticket: bool, token: bool) -> _Client:
-    """A client with a ticket, a token, both or neither of an earlier connection; with a ticket it sends early data.
+    """Make a client with the ticket or the token of an earlier connection, with both, or with neither.
 
-    If needed, this function makes the earlier connection, which resolves `host`; `DnsError` if that fails.
+    With a ticket, the client sends early data. If ticket or token is needed, this function first makes the earlier
+    connection, which resolves `host`; `DnsError` if this fails.
     """
     session = dns.Session()
     if ticket or token:
@@ -57,20 +60,21 @@ def visit(
     waits_for_settings: bool = False,
     at_once: bool = False,
 ) -> dict[str, Any]:
-    """Resolve a name and load its page; returns columns of `resolved_loads`. `DnsError` if one of them fails.
+    """Resolve the name of a page and load the page; `DnsError` if this fails.
 
-    The clock starts with the first packet.
+    Returns columns of `resolved_loads`; times are after the first packet.
 
     Parameters
     ----------
     page
         The page to load.
     resolving, loading
-        Clients that resolve its name and load it, not yet connected; the same client for one connection.
+        Client that resolves the page's name and client that loads the page, not yet connected. If both are the same
+        client, name and page use one connection.
     waits_for_settings
         Whether requests on the page's connection wait for the server's SETTINGS (RFC 9114, section 7.2.4).
     at_once
-        Whether the document is requested together with the query for its name; on one connection only.
+        Whether the document is requested together with the query for its name. This requires one connection.
     """
     query = dns.build_query(dns.Question(page.host), resolving.protocol, SETTINGS)
     shared = resolving is loading

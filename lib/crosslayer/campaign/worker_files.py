@@ -1,6 +1,6 @@
-"""Files that a campaign sends to workers of other machines: the user's own pages, and the traces of its links.
+"""Files that a campaign sends to workers on other machines: the user's own pages, and the traces of the plan's links.
 
-Imported only if Dask is installed.
+This module is imported only if Dask is installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crosslayer.traces import Trace
 
 @dataclass(frozen=True)
 class WorkerFiles(WorkerPlugin):  # type: ignore[misc]  # untyped in some versions
-    """A ZIP archive. Dask sends it to present and future workers. Its name depends on the files only."""
+    """A ZIP archive of files that Dask sends to all present and future workers."""
 
     packed: bytes
 
@@ -35,11 +35,11 @@ class WorkerFiles(WorkerPlugin):  # type: ignore[misc]  # untyped in some versio
 
     @property
     def name(self) -> str:
-        """Name of the folder of the files on a worker."""
+        """Name of the archive, and of the folder of its files on a worker. It depends only on the files."""
         return f"crosslayer-{hashlib.sha256(self.packed).hexdigest()[:16]}"
 
     def unpack(self, folder: Path) -> None:
-        """Put the files into a folder of this name below `folder`, atomically."""
+        """Unpack the files atomically into the folder `name` below `folder`; nothing is done if that folder exists."""
         if (folder / self.name).is_dir():
             return
         made = Path(mkdtemp(dir=folder))
@@ -51,7 +51,7 @@ class WorkerFiles(WorkerPlugin):  # type: ignore[misc]  # untyped in some versio
 def pack(job: Job) -> WorkerFiles | None:
     """Pack the files that a job's workers may lack; None if there are none.
 
-    Of the folder of a page, only the files that its specification names are packed.
+    Of a page's folder, only the specification and the files that it names are packed.
 
     Raises
     ------
@@ -74,12 +74,12 @@ def pack(job: Job) -> WorkerFiles | None:
 
 
 def localise(job: Job, name: str) -> Job:
-    """On a worker: the job with the files of the named package instead of those of the starter's machine.
+    """Copy of a job in which the paths of pages and traces are those of a worker's unpacked archive `name`.
 
     Raises
     ------
     TestbedError
-        If the worker did not receive them.
+        If the worker did not receive the archive.
     """
     folder = Path(get_worker().local_directory) / name
     if not folder.is_dir():
@@ -97,7 +97,7 @@ def localise(job: Job, name: str) -> Job:
 
 
 def _files(job: Job) -> Iterator[tuple[str, Path]]:
-    """Every file and its name in the package."""
+    """Yield each file to pack: its name in the archive, and its path on this machine."""
     specs = pages.load_pages(pages.find_spec_dir(), *job.own_pages) if job.own_pages else {}
     for number, path in enumerate(job.own_pages):
         sources = {pages.SPEC_FILE} | {str(resource.source) for resource in specs[path.name].resources}
