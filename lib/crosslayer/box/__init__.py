@@ -1,7 +1,8 @@
-"""An Internet in a box: resolvers, an authoritative server, web origins and middleboxes with a known truth.
+"""An emulated Internet: resolvers, an authoritative server, web origins and middleboxes whose behaviour is known.
 
     client -- router program -- resolver, resolver, ...
 
-The box writes its truth itself: its contents, every answer at the far end, and the packets that its router dropped. A
-tool under test must not read the truth. docs/reference/box.md describes the TOML file.
+The box records its true values in a file, the truth: the contents of the box, every answer at the far end, and every
+packet that its router dropped. A tool under test must not read this file. docs/reference/box.md describes the TOML file
+of a box.
 """

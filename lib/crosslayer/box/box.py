@@ -1,4 +1,4 @@
-"""A box as one object: open it, start its clock, run clients in it, read its truth, close it."""
+"""A running box as one object: open it, start its events, run clients in it, read its truth, close it."""
 
 from __future__ import annotations
 
@@ -30,30 +30,31 @@ from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import Authority, make_certificates
 
 _NAMES: Final = "resolvers.test"
-"""Zone of the resolvers' own names."""
+"""Zone of the resolvers' host names."""
 
 
 class Box:
-    """Many machines with a known truth around one client. A context manager that removes them.
+    """A running box: its router and servers, each in a namespace of its own. A context manager that removes them.
 
     A box works only inside private namespaces (`namespaces.enter`). The constructor moves the calling thread into the
-    client's namespace. Sockets opened and programs started from then on are in it too.
+    client's namespace. Sockets that this thread opens and programs that it starts afterwards are there too.
 
     Parameters
     ----------
     description
         Description of the box.
     seed
-        Seed of the balancers' choices.
+        Seed of the router's random choices: servers behind a balancer, and jitter.
     truth
         File to which the truth is appended, JSON Lines; None for a private file.
     packets
-        Write a row for every packet of the client too.
+        Whether the truth has a row for every packet, not only for dropped ones.
 
     Raises
     ------
     BoxStartError
-        If a part of the box does not start.
+        If a part of the box does not start, this process is not in private namespaces, or a step of the clock is
+        described outside virtual time.
     BoxError
         If the file of the truth cannot be written.
     """
@@ -106,7 +107,7 @@ class Box:
         self._stack.close()
 
     def start(self) -> None:
-        """Set time zero of the box's scheduled events, such as path changes."""
+        """Start the box's scheduled events, such as path changes: their times count from this call."""
         now = time.time_ns()
         self._write({"event": "start", "time_ns": now})
         self.internet.router.send(start=now)
@@ -117,7 +118,7 @@ class Box:
         return [json.loads(line) for line in self.truth_file.read_text(encoding="utf-8").splitlines()]
 
     def resolver_list(self) -> str:
-        """The list of the box's resolvers, TOML: names, addresses and transports, without the truth."""
+        """List of the box's resolvers for a tool under test, TOML: names, addresses and transports only."""
         return "\n".join(map(self._entry, self.description.resolver))
 
     def _entry(self, resolver: BoxResolver) -> str:
@@ -160,12 +161,12 @@ class Box:
         return BoxServer.start(host, folder, corefile)
 
     def _names(self) -> dict[str, tuple[str, ...]]:
-        """Addresses of every name with a host."""
+        """Addresses of the resolvers and web origins, by host name."""
         names = {host_name(resolver): self.plan.addresses[resolver.name] for resolver in self.description.resolver}
         return names | {host.origin.name: host.addresses for host in self.plan.hosts if host.origin is not None}
 
     def _write_facts(self, seed: int) -> None:
-        """Write the contents of the box to the truth: a row for the box, and a row for each host."""
+        """Write the contents of the box to the file of the truth: a row for the box, and a row for each host."""
         self._write({"event": "box", "seed": seed, **asdict(self.description)})
         for host in self.plan.hosts:
             resolver = host.resolver.name if host.resolver else ""

@@ -38,7 +38,7 @@ MAKES: Final[dict[Make, tuple[Transport, ...]]] = {
     "dnsdist": _OVER_TLS,
     "dnsproxy": tuple(TRANSPORTS),
 }
-"""Transports of each make in a box."""
+"""Transports that each make (resolver software) offers in a box."""
 MOST_HOSTS: Final = 200
 """Maximum number of hosts, limited by the addresses of a box."""
 MOST_VANTAGES: Final = 16
@@ -47,16 +47,16 @@ _EXPLAINED = "docs/reference/box.md explains every key."
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """A change of a resolver's path at a time."""
+    """A change of the RTT of a resolver's path at a set time."""
 
     at_s: Seconds
-    """Time after the start of the command, s."""
+    """Time of the change after the start of the user's command, s."""
     rtt_ms: Rtt
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One of several far ends that share a resolver's addresses (anycast)."""
+    """One of several hosts at different locations that share a resolver's addresses (anycast)."""
 
     name: Name
     rtt_ms: Rtt
@@ -68,7 +68,7 @@ class Route:
 
     site: str
     transports: list[Transport] = field(default_factory=list)
-    """Transports of the packets; empty for all."""
+    """Transports of the packets that the rule directs; empty for all transports."""
     family: Literal[4, 6] | None = None
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
@@ -82,17 +82,17 @@ class RateLimit:
     answer: Literal["503", "refused", "silence", "escalate"] = "refused"
     """Answer above the limit: HTTP status 503 (REFUSED on transports without HTTP), REFUSED, or no answer.
 
-    `escalate`: 503 for as many queries as one second allows, then REFUSED for as many again, then no answers for ever.
+    `escalate`: 503 for as many queries as one second allows, then REFUSED for the same number, then no more answers.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """An operator that asks its clients to stop after some queries."""
+    """A request of an operator that clients stop: the answer to every query after the first `after_queries`."""
 
     after_queries: Annotated[int, Meta(ge=0)]
     answer: Literal["403", "451", "prohibited"] = "403"
-    """HTTP status (REFUSED on transports without HTTP), or REFUSED with the extended error Prohibited."""
+    """Answer: an HTTP status (REFUSED on transports without HTTP), or REFUSED with the extended error Prohibited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +105,16 @@ class BoxResolver:
     jitter_ms: Annotated[float, Meta(ge=0, le=1000)] = 0.0
     """Mean of each packet's random delay towards the client (exponential distribution), ms; packets stay in order."""
     operator: str = ""
-    """Name of the operator; empty for the resolver's name."""
+    """Name of the operator; empty if it is the resolver's name."""
     make: Make = "crosslayer"
     transports: list[Transport] = field(default_factory=list)
-    """Transports that clients can reach; empty for all of the make."""
+    """Transports that clients can use; empty for all transports of the make."""
     ipv6: bool = False
     """Whether the resolver also has an IPv6 address."""
     broken_ipv6: bool = False
-    """Whether the resolver has an IPv6 address to which every packet is lost."""
+    """Whether the resolver has an IPv6 address, but every packet to this address is lost."""
     caches: Annotated[int, Meta(ge=1, le=8)] = 1
-    """Servers with a cache each, behind a balancer that chooses one for each flow."""
+    """Number of servers, each with its own cache. A balancer in front of them chooses one server for each flow."""
     site: list[Site] = field(default_factory=list)
     route: list[Route] = field(default_factory=list)
     path_change: list[PathChange] = field(default_factory=list)
@@ -122,13 +122,13 @@ class BoxResolver:
     idle_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
     """Idle time after which the resolver closes a QUIC or HTTP connection, s."""
     doq_alpn: Annotated[str, Meta(min_length=1, max_length=32)] = "doq"
-    """Application protocol of DoQ; drafts of RFC 9250 had `doq-i00` to `doq-i11`."""
+    """ALPN of DoQ; drafts of RFC 9250 had `doq-i00` to `doq-i11`."""
     filter: list[Domain] = field(default_factory=list)
-    """Zones; the resolver answers queries for their names with NXDOMAIN."""
+    """Filtered zones: the resolver answers queries for names in them with NXDOMAIN."""
     rate_limit: RateLimit | None = None
     asks_to_stop: StopRequest | None = None
     dead: bool = False
-    """No server runs, and every packet to it is lost."""
+    """Whether the resolver has no server, so that every packet to it is lost."""
 
     def __post_init__(self) -> None:
         for transport in self.transports:
@@ -164,7 +164,7 @@ class BoxResolver:
 
     @property
     def by_operator(self) -> str:
-        """Name of the resolver's operator."""
+        """Name of the resolver's operator, by default the resolver's name."""
         return self.operator or self.name
 
     @property
@@ -185,7 +185,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A web origin: HTTP/2 and HTTP/3 with one page."""
+    """A web origin, which offers one page over HTTP/2 and HTTP/3."""
 
     name: Domain
     rtt_ms: Rtt
@@ -193,51 +193,51 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class NatBehaviour:
-    """The NAT in front of the client, IPv4 only."""
+    """A NAT in front of the client, for IPv4 only."""
 
     udp_timeout_s: Annotated[float, Meta(gt=0)] | None = None
     """Idle time after which the NAT forgets a UDP flow, s; None for never."""
     forgotten: Literal["new-port", "drop"] = "new-port"
-    """Whether the client's packets of a forgotten flow get a new port or are dropped."""
+    """Treatment of the client's later packets of a forgotten flow: they get a new port, or are dropped."""
     address_changes_s: list[Seconds] = field(default_factory=list)
-    """Times at which the NAT gets another address and forgets all flows, s after the start of the command."""
+    """Times at which the NAT gets another address and forgets all flows, s after the start of the user's command."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """A step of the clock (CLOCK_REALTIME), for all machines of the box; in virtual time only."""
+    """A step of the clock (CLOCK_REALTIME) of all machines of the box; in virtual time only."""
 
     at_s: Seconds
-    """Time after the start of the command, s."""
+    """Time of the step after the start of the user's command, s."""
     by_s: float
     """Time added to the clock, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
-    """A further client, in a namespace of its own."""
+    """A client besides the first one, in a namespace of its own."""
 
     name: Name
     rtt_ms: Rtt = 0.0
-    """Time added to the RTT of every path that is not in `paths`."""
+    """Time added to the RTT of every path that is not in `paths`, ms."""
     paths: dict[str, Rtt] = field(default_factory=dict)
-    """RTT between this client and some resolvers, by name; it replaces the resolver's own RTT."""
+    """RTT between this client and some resolvers, ms, by the resolvers' names; it replaces the resolver's RTT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interception:
-    """A middlebox that answers instead of the resolvers."""
+    """A middlebox that answers IPv4 queries instead of the resolvers to which clients send them."""
 
     transports: list[Transport]
     rtt_ms: Rtt = 1.0
     resolvers: list[str] = field(default_factory=list)
-    """Names of the resolvers whose packets are intercepted; empty for packets to every address."""
+    """Names of the resolvers in whose place it answers; empty for every address."""
     from_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The client's network."""
+    """The clients' network: blocked ports, interceptions and NAT."""
 
     blocked: list[Annotated[str, Meta(pattern=r"^(tcp|udp)/[0-9]{1,5}$")]] = field(default_factory=list)
     """Protocols and ports whose packets are dropped, such as `udp/443`."""
@@ -253,7 +253,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A box."""
+    """Description of a box; the fields are the keys of its TOML file."""
 
     resolver: Annotated[list[BoxResolver], Meta(min_length=1)]
     title: str = ""
@@ -262,7 +262,7 @@ class Description:
     network: Network = field(default_factory=Network)
     clock_step: list[ClockStep] = field(default_factory=list)
     vantage: Annotated[list[Vantage], Meta(max_length=MOST_VANTAGES)] = field(default_factory=list)
-    """Further clients."""
+    """Clients besides the first one."""
     system_resolver: str = ""
     """Name of the resolver in the client's resolv.conf; empty for the first resolver."""
 
@@ -297,7 +297,7 @@ class Description:
 
 
 def load_box(path: Path) -> Description:
-    """Read the description of a box.
+    """Read the description of a box from a TOML file and check it.
 
     Raises
     ------

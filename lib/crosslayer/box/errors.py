@@ -1,4 +1,4 @@
-"""The errors of this package, in a module of its own so that every module can import it."""
+"""Errors of this package, in a separate module that every module of the package can import."""
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.testbed.errors import TestbedError

@@ -14,19 +14,19 @@ _VANTAGE_ADDRESSES: Final = ("198.19.64.{}", "2001:db8:fe::{:x}")
 _CONTROL_ADDRESS: Final = "192.168.54.{}"
 ROUTER_MAC: Final = "0200000000fe"
 GATEWAYS: Final = {4: "198.19.255.254", 6: "2001:db8:ffff::1"}
-"""Next hop of every host; it exists as a permanent neighbour only."""
+"""Next hop of every host, by IP version. No machine has this address: hosts have a permanent neighbour entry for it."""
 CLIENT_ADDRESSES: Final = {4: "198.19.0.1", 6: "2001:db8:ff::1"}
 INSIDE_ADDRESS: Final = "192.168.53.2"
-"""The client's IPv4 address behind a NAT."""
+"""IPv4 address of the first client if it is behind a NAT."""
 OUTSIDE_ADDRESSES: Final = tuple(str(ipaddress.ip_address("198.19.0.1") + number) for number in range(64))
-"""Addresses of the NAT, in the order in which it uses them."""
+"""Addresses of the NAT, in the order in which the NAT uses them."""
 _EGRESS: Final = ipaddress.ip_address("198.19.128.0")
 NOBODY: Final = "198.18.253.53"
 """An address of the box that no host has."""
 AUTHORITY: Final = "authority"
 INTERCEPTOR: Final = "interceptor-"
 WILDCARD_ADDRESS: Final = "198.18.254.1"
-"""Address of every name in the zone that has no host."""
+"""Address of every name in the box's zone that is not the name of a host; no host has this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,20 @@ class BoxHost:
     """A host at the far end, in a namespace of its own."""
 
     name: str
-    """Name of the resolver, with its site or number if it has several hosts: `near`, `wide/fra`, `many/2`."""
+    """Name of the resolver, with site or number if it has several hosts: `near`, `wide/fra`, `many/2`.
+
+    Other hosts are `authority`, `origin-N` and `interceptor-N`.
+    """
     number: int
     addresses: tuple[str, ...]
     path: tuple[tuple[float, float], ...]
-    """Pairs of a time, s, and the RTT from that time on, ms."""
+    """RTT of the host's path: pairs of a time, s, and the RTT from that time on, ms."""
     resolver: BoxResolver | None = None
     origin: Origin | None = None
     egress: str = ""
-    """Source address of the host's own queries, if other hosts have the same addresses."""
+    """Source address of queries that the host itself sends, if it shares its addresses with other hosts; else empty."""
     rewritten: bool = False
-    """Whether the host answers for other addresses; the router rewrites packets to and from its own addresses."""
+    """Whether the host answers in place of other addresses. The router then rewrites the addresses of its packets."""
 
     @property
     def site(self) -> str:
@@ -64,11 +67,11 @@ class BoxHost:
 
 @dataclass(frozen=True, slots=True)
 class BoxVantage:
-    """A further client."""
+    """A client besides the first one."""
 
     name: str
     number: int
-    """Number, starting at 1."""
+    """Number of the client; the first client of the box has number 0."""
 
     @property
     def namespace(self) -> str:
@@ -92,13 +95,13 @@ class BoxVantage:
 
 
 def control_address(number: int) -> str:
-    """Address of a client in the network that connects the clients with each other; the first one has number 0."""
+    """Address of a client in the network that connects the clients with each other. The first client has number 0."""
     return _CONTROL_ADDRESS.format(number + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingRule:
-    """A rule of the router, see `router.CompiledRule`; empty fields match everything."""
+    """A rule of the router (`router.CompiledRule`) in JSON types; an empty condition matches every packet."""
 
     hosts: list[int] = field(default_factory=list)
     reason: str = ""
@@ -169,7 +172,7 @@ class HostPlan:
 
 
 def vantages(description: Description) -> tuple[BoxVantage, ...]:
-    """The further clients."""
+    """Clients besides the first one, numbered from 1."""
     return tuple(BoxVantage(one.name, number) for number, one in enumerate(description.vantage, start=1))
 
 
@@ -251,7 +254,7 @@ def plan(description: Description) -> HostPlan:
 
 
 def _rules_of(resolver: BoxResolver, addresses: tuple[str, ...]) -> list[RoutingRule]:
-    """Rules that drop packets towards a resolver."""
+    """Rules that drop packets to a resolver: dead resolver, broken IPv6, transports that it does not offer."""
     if resolver.dead:
         return [RoutingRule(reason="dead", addresses=list(addresses))]
     rules = [RoutingRule(reason="broken-ipv6", addresses=list(addresses[1:]))] if resolver.broken_ipv6 else []

@@ -1,8 +1,8 @@
-"""The namespaces of a box and its router.
+"""The network of a box: its namespaces and its router.
 
     client --veth-- bridge -- router program -- bridge --veth-- host, host, ...
 
-Every host is a namespace. The bridges are in the namespace `link`; the router program connects them, so that a box
+Every host is a namespace. Both bridges are in the namespace `link`, and only the router program connects them. So a box
 needs no queueing discipline and no packet filter of the kernel.
 """
 
@@ -39,7 +39,7 @@ _ROUTER: Final = Path(__file__).with_name("router.py")
 
 
 class Internet:
-    """The network of a box: namespaces, cables and the router. A context manager that removes them.
+    """The running network of a box: namespaces, their connections and the router. `close` removes them.
 
     The constructor moves the calling thread into the client's namespace.
     """
@@ -85,7 +85,7 @@ class Internet:
             netns.remove(name)
 
     def _connect_clients(self, link: IPRoute, clients: list[str]) -> None:
-        """Connect the clients by a network without delay, over which one client can control the others."""
+        """Connect the clients by a further network without delay, over which one client can control the others."""
         network.bridge(link, _CONTROL)
         for number, client in enumerate(clients):
             port, device = f"{_CONTROL}-{number}", "eth1"
@@ -102,7 +102,7 @@ class Internet:
     def _plug_in(
         self, link: IPRoute, name: str, side: str, mac: str, addresses: tuple[str, ...], egress: str = ""
     ) -> None:
-        """Create a namespace, connect it to the bridge of a side, and route everything to the router.
+        """Create a namespace, connect it to a bridge (client's or server's side), and route all packets to the router.
 
         `egress` is the source address of IPv4 connections that the namespace starts, by default one of `addresses`.
         """
@@ -141,11 +141,11 @@ class Internet:
 
 _CONTROL: Final = "control"
 _NO_DAD, _ON_LINK = 0x02, 0x04
-"""IFA_F_NODAD, and RTNH_F_ONLINK: the gateway is on the link although no route leads to it."""
+"""Flags of Linux: IFA_F_NODAD (no duplicate address detection), RTNH_F_ONLINK (gateway on the link without a route)."""
 
 
 class _Router(Process):
-    """The router program."""
+    """The running router program (`router.py`)."""
 
     name = "the router of the box"
     fault = BoxStartError
@@ -158,7 +158,7 @@ class _Router(Process):
         program_end.close()
 
     def send(self, **command: Any) -> None:
-        """Send the router a command and wait until it is executed."""
+        """Send a command to the router and wait until the router has executed it."""
         assert self._control is not None
         self._control.sendall(json.dumps(command).encode() + b"\n")
         if not self._control.recv(16):

@@ -7,7 +7,7 @@ from crosslayer.box.hosts import plan
 
 
 def listing(description: Description) -> str:
-    """A table of the resolvers, then a line for each further part."""
+    """Text with a table of the resolvers, and a line each for zone, origins, middleboxes, clock steps and NAT."""
     addresses = plan(description).addresses
     rows = [("resolver", "address", "RTT", "make", "transports", "peculiarities")]
     for resolver in description.resolver:
@@ -34,7 +34,7 @@ def listing(description: Description) -> str:
 
 
 def peculiarities(resolver: BoxResolver) -> list[str]:
-    """Properties of a resolver that differ from the defaults, as text."""
+    """Properties of a resolver that differ from the defaults, each as a short text."""
     several = f"{resolver.caches} caches" if resolver.caches > 1 else ""
     sites = f"sites {', '.join(site.name for site in resolver.site)}" if resolver.site else ""
     changes = [f"RTT {change.rtt_ms:g} ms from {change.at_s:g} s" for change in resolver.path_change]

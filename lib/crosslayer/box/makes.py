@@ -1,6 +1,6 @@
-"""Resolvers of other makes in a box: their configurations as forwarders with a cache, and their start.
+"""Resolvers of other makes (BIND 9, Unbound etc.) in a box, configured as forwarders with a cache.
 
-They report nothing about single queries. The truth contains only their cache misses, from the authoritative server.
+They do not report single queries. The truth has only their cache misses, which the authoritative server reports.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class _MakeProgram:
     """Program and configuration of a make."""
 
     resource: str
-    """A key of `resources.RESOURCES`."""
+    """Key of the program in `resources.RESOURCES`."""
     configure: Callable[[Path, Certificates, str], list[str]]
-    """Writes the configuration into a folder, with certificates and an upstream; returns the program's arguments."""
+    """Writes the configuration; returns the program's arguments. Parameters: folder, certificates, upstream address."""
 
 
 class MakeServer(Process):
-    """A running resolver of another make. Made by `MakeServer.start`."""
+    """A running resolver of another make than `crosslayer`; `MakeServer.start` makes it."""
 
     name = "a resolver of the box"
     fault = BoxStartError
@@ -67,7 +67,7 @@ class MakeServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until all ports of the resolver are open; otherwise `BoxStartError` contains its last log lines."""
+        """Wait until all ports of the resolver are open; else raise `BoxStartError` with its last log lines."""
         self.wait_until(lambda: self._listens <= namespaces.listening(self._namespace))
 
     _namespace: str
@@ -184,4 +184,4 @@ PROGRAMS: Final = {
     "dnsdist": _MakeProgram("dnsdist", _dnsdist),
     "dnsproxy": _MakeProgram("dnsproxy", _dnsproxy),
 }
-"""Programs of the makes; `servers.py` starts the make `crosslayer`."""
+"""Programs of the makes, except `crosslayer`, which `servers.py` starts."""

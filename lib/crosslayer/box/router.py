@@ -1,10 +1,10 @@
 """The router of a box: it forwards, delays, rewrites and drops packets according to the box's description.
 
-The program is a file of its own and imports only the standard library. `router.py CONFIG NEAR FAR` receives a JSON file
-and two inherited packet sockets, the first towards the client. Standard input is a control socket. Each command is a
-line of JSON, and its answer is `ok`. {"start": NS} sets time zero of all scheduled events, ns since the Unix epoch.
-{"flush": true} writes the rows that the router otherwise keeps until it ends. The truth is appended to the file that
-the configuration names.
+This file is a program that imports only the standard library: `router.py CONFIG NEAR FAR`. CONFIG is a JSON file. NEAR
+and FAR are the numbers of inherited packet sockets, towards the clients and towards the hosts. Standard input is a
+control socket. Each command is a line of JSON, and its answer is `ok`. {"start": NS} sets time zero of all scheduled
+events, ns since the Unix epoch. {"flush": true} writes the rows that the router otherwise keeps until it ends. The
+truth is appended to the file that CONFIG names.
 
 A packet's departure time is its kernel receive timestamp plus half the RTT of its path.
 """
@@ -42,7 +42,7 @@ _SHORT_S, _SHARE = 1e-4, 0.99
 """Linux prolongs a wait of `select` by up to 0.1 %. So a wait longer than `_SHORT_S` is shortened and then repeated."""
 _FIRST_PORT, _PORTS = 20_000, 40_000
 _CLOCK_SET_NS = 1_000_000
-"""If the time of day and the time since boot drift apart by more than this, the time of day was set."""
+"""If the difference of time of day and time since boot changes by more than this, ns, the time of day was set."""
 _CLOCK_CONTROL = "/dev/crosslayer-clock"
 
 
@@ -52,7 +52,7 @@ class IpPacket:
 
     data: bytearray
     family: int
-    """4 or 6."""
+    """IP version: 4 or 6."""
     protocol: int
     at: int
     """Offset of the transport header, bytes."""
@@ -133,13 +133,16 @@ class FarEnd:
     name: str
     mac: bytes
     path: list[tuple[float, float]]
-    """Pairs of a time, s, and the RTT from that time on, ms."""
+    """RTT of the host's path: pairs of a time, s, and the RTT from that time on, ms."""
     own: dict[int, bytes]
-    """The host's addresses by family, to which packets for other addresses are rewritten; empty without rewriting."""
+    """The host's addresses by IP version, if the host answers in place of other addresses; else empty.
+
+    The router rewrites packets for other addresses to these addresses.
+    """
     jitter_ms: float = 0.0
     """Mean of the random delay of the host's packets towards the client, ms."""
     last_due_ns: dict[int, int] = field(default_factory=dict)
-    """Departure of the host's latest packet towards each client, by the client's number."""
+    """Departure time of the host's latest packet towards each client, ns, by the client's number."""
     packets: int = 0
     late_ns: list[int] = field(default_factory=list)
 
@@ -150,15 +153,15 @@ class FarEnd:
 
 @dataclass(slots=True)
 class NearEnd:
-    """A client."""
+    """A client of the box."""
 
     number: int
     mac: bytes
     addresses: set[bytes]
     rtt_ms: float = 0.0
-    """Time added to the RTT of every path that is not in `paths`."""
+    """Time added to the RTT of every path that is not in `paths`, ms."""
     paths: dict[int, float] = field(default_factory=dict)
-    """RTT towards some hosts, by their numbers; it replaces the host's own RTT."""
+    """RTT between this client and some hosts, ms, by the hosts' numbers; it replaces the RTT of the host's path."""
 
 
 @dataclass(slots=True)
@@ -174,13 +177,16 @@ class CompiledRule:
     from_s: float
     until_s: float
     hosts: list[int]
-    """Hosts, one of which receives the packets of a flow; if empty, packets are dropped."""
+    """Numbers of hosts, one of which receives all packets of a flow; if empty, packets are dropped."""
     reason: str
     of_client: bool
-    """Whether the rule applies only to packets of clients, not of hosts."""
+    """Whether the rule applies only to packets from clients, not to packets from hosts."""
 
     def matches(self, packet: IpPacket, after_s: float, *, of_client: bool) -> bool:
-        """Whether the rule matches a packet of a client or of a host at a time after the start, s."""
+        """Whether the rule matches a packet. `after_s` is the time after the start of the events, s.
+
+        `of_client` is whether a client sent the packet, not a host.
+        """
         return (
             (of_client or not self.of_client)
             and (not self.addresses or packet.destination in self.addresses)
@@ -201,7 +207,7 @@ class Mapping:
 
 
 class Translator:
-    """Translates the client's IPv4 addresses and ports, and forgets idle UDP flows.
+    """The NAT: translates the first client's IPv4 addresses and ports, and forgets idle UDP flows.
 
     Parameters
     ----------
@@ -222,13 +228,13 @@ class Translator:
         self._next = 0
 
     def renumber(self) -> None:
-        """Change to the next outside address and forget all mappings."""
+        """Use the NAT's next address from now on, and forget all mappings."""
         self._outside.append(self._outside.pop(0))
         self._flows.clear()
         self._back.clear()
 
     def out(self, packet: IpPacket, now_ns: int) -> str:
-        """Translate a packet of the client; returns the reason to drop it, empty if it is forwarded."""
+        """Translate a packet from the client; returns a reason to drop the packet, or an empty text to forward it."""
         if packet.family != 4:
             return ""
         if packet.protocol not in _CHECKSUM_AT:
@@ -251,7 +257,7 @@ class Translator:
         return ""
 
     def back(self, packet: IpPacket, now_ns: int) -> str:
-        """Translate a packet to the client; returns the reason to drop it, empty if it is forwarded."""
+        """Translate a packet to the client; returns a reason to drop the packet, or an empty text to forward it."""
         if packet.family != 4:
             return ""
         if packet.protocol not in _CHECKSUM_AT:
@@ -273,14 +279,14 @@ class Translator:
 
 
 class Router:
-    """Forwards packets between the client and the hosts, and among the hosts.
+    """Forwards packets between clients and hosts, and between hosts.
 
     Parameters
     ----------
     config
-        The configuration, written by `internet.py`.
+        Configuration from `hosts.HostPlan.router`.
     near, far
-        Packet sockets towards the client and towards the hosts.
+        Packet sockets towards the clients and towards the hosts.
     truth
         File descriptor of the truth.
     """
@@ -338,7 +344,7 @@ class Router:
         self._number = 0
 
     def run(self, control: socket.socket) -> None:
-        """Forward until the other end closes the control socket."""
+        """Forward packets and execute commands until the other end closes the control socket."""
         commands = b""
         while True:
             wait_s = max(0, self._waiting[0][0] - self._now_ns()) / 1e9 if self._waiting else None
@@ -363,7 +369,7 @@ class Router:
                     control.sendall(b"ok\n")
 
     def flush(self) -> None:
-        """Write the rows of packets, and for each host the delay of packets beyond their departure times."""
+        """Write the kept rows of packets, and a row per host: how much later than due its packets departed."""
         for row in self._rows:
             self._write(row)
         self._rows = []
@@ -375,11 +381,11 @@ class Router:
             host.late_ns = []
 
     def _now_ns(self) -> int:
-        """Time of day, ns, without the steps of the clock since the start."""
+        """Time of day, ns, as if the clock had not been set since the start of the router."""
         return time.time_ns() + self._not_set_ns()
 
     def _not_set_ns(self) -> int:
-        """Correction of the time of day for the steps of the clock since the start, ns."""
+        """Time to add to the time of day, ns, to undo the steps of the clock since the start of the router."""
         set_ns = _time_of_boot_ns() - self._boot_ns
         return -set_ns if abs(set_ns) > _CLOCK_SET_NS else 0
 
@@ -410,7 +416,7 @@ class Router:
                 self._forward(packet, came_ns, client, None if end is self._near else self._by_mac.get(frame[6:12]))
 
     def _forward(self, packet: IpPacket, came_ns: int, client: NearEnd | None, sender: int | None) -> None:
-        """Forward a packet of a client, or of a host (by its number)."""
+        """Execute the scheduled events that are due, then forward a packet of `client` or of host number `sender`."""
         after_s = -1.0 if self._start_ns is None else (came_ns - self._start_ns) / 1e9
         while self._nat and self._renumber_s and self._renumber_s[0] <= after_s:
             self._renumber_s.pop(0)
@@ -426,7 +432,7 @@ class Router:
             self._to_host(packet, came_ns, after_s, client, sender)
 
     def _rtt_ms(self, client: NearEnd | None, host: int, after_s: float) -> float:
-        """RTT between a client and a host, ms; for a packet between hosts, RTT of the path of `host`."""
+        """RTT between a client and a host, ms; without a client (packets between hosts) RTT of the path of `host`."""
         if client is None:
             return self._hosts[host].rtt_ms(after_s)
         if host in client.paths:
@@ -490,7 +496,10 @@ class Router:
         heapq.heappush(self._waiting, (at_ns, self._number, out, mac + self._mac + kind + packet.data, host, row))
 
     def _row(self, packet: IpPacket, came_ns: int, way: str, host: str, reason: str) -> dict[str, Any] | None:
-        """A row of the truth for a dropped packet, or for every packet if the box keeps them."""
+        """Make the row of the truth for a packet. A row with a reason to drop the packet is written at once.
+
+        Returns the row of a forwarded packet if the box keeps such rows, else None.
+        """
         if not reason and not self._keep_packets:
             return None
         row = {

@@ -1,4 +1,4 @@
-"""Run a user's command in a box."""
+"""Run the user's command in a box."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crosslayer.testbed import namespaces
 
 
 def check_files(truth: Path | None, resolvers_out: Path | None) -> None:
-    """Raise `BoxError` if a file to write has no folder, or if the truth is not empty."""
+    """Raise `BoxError` if the folder of a file to write is missing, or if the file of the truth is not empty."""
     for file in (truth, resolvers_out):
         if file is not None and not file.absolute().parent.is_dir():
             raise BoxError("is in a folder that does not exist", where=str(file), next_step="Create the folder first.")
@@ -29,7 +29,7 @@ def run_in_box(
     packets: bool = False,
     resolvers_out: Path | None = None,
 ) -> int:
-    """Run a command in the client's namespace of a box; returns its exit status (128 + signal if a signal ended it).
+    """Run a command in the client's namespace of a box; returns its exit status (128 + signal number after a signal).
 
     Raises `BoxStartError` if the box does not start, and `BoxError` if a file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""crosslayer's own servers of a box: resolvers, interceptors, the authoritative server and web origins."""
+"""crosslayer's own servers in a box: resolvers, interceptors, the authoritative server and web origins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPIRED = timedelta(days=60)
 
 
 class BoxServer(Process):
-    """A running server of crosslayer on a host of the box. Made by `BoxServer.start`."""
+    """A running server of crosslayer on a host of the box; `BoxServer.start` makes it."""
 
     name = "a server of the box"
     fault = BoxStartError
@@ -40,7 +40,7 @@ class BoxServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until every listener is bound; otherwise `BoxStartError` contains the server's last log lines."""
+        """Wait until every listener is bound; else raise `BoxStartError` with the server's last log lines."""
         self.connect(self._control_path)
 
     _control_path: Path
@@ -49,7 +49,7 @@ class BoxServer(Process):
 def certificates_of(
     resolver: BoxResolver, host_name: str, addresses: Iterable[str], authority: Authority, folder: Path
 ) -> Certificates:
-    """Create the certificate that a resolver presents."""
+    """Create the certificate that a resolver presents, with the fault that its description names."""
     own = Authority() if resolver.certificate == "other-ca" else authority
     age = _EXPIRED if resolver.certificate == "expired" else timedelta(0)
     if resolver.certificate == "other-name":
@@ -116,7 +116,10 @@ def _corefile(
     upstream: str = "",
     zone: Path = Path(),
 ) -> str:
-    """Corefile with properties of the plugins `box` and `coalesce`; the server answers from a zone or an upstream."""
+    """Corefile of a server that answers from `zone` or `upstream`; `box` and `own` configure its two plugins.
+
+    `box` has properties of the plugin `box`, `own` of the plugin `coalesce`.
+    """
     offered = set(transports)
     port = ":53" if offered & {"doudp", "dotcp"} else ":5300"
     listeners = {"doh": ("https", ":443"), "doh3": ("h3", ":443"), "doq": ("doq", ":853")}
@@ -135,7 +138,7 @@ def _corefile(
 
 
 def zone_text(description: Description, hosts: Mapping[str, Iterable[str]], wildcard: str) -> str:
-    """A root zone with the box's zone, in which every name exists, and with the names of hosts."""
+    """Text of a root zone: every name in the box's zone has the address `wildcard`, and `hosts` have theirs."""
     ttl, zone = description.zone.ttl_s, description.zone.name
     lines = [
         "$ORIGIN .",

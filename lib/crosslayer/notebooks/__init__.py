@@ -2,7 +2,7 @@
 
 `open_campaign` (as `crosslayer.open`) opens a dataset with its tables, figures and claims. `start` begins
 `run_all.ipynb`, which measures and runs the other notebooks. `server_cost` is the content of `server_cost.ipynb`.
-Relative paths start at the checkout, independent of where Jupyter or papermill was started.
+Relative paths start at the checkout, wherever Jupyter or papermill was started.
 """
 
 from crosslayer.notebooks.campaign_view import CampaignView, open_campaign

@@ -1,4 +1,4 @@
-"""`crosslayer.open`: a campaign with its tables as frames, and its figures and claims for display."""
+"""`crosslayer.open`: open a campaign in a notebook, with tables as frames, and figures and claims for display."""
 
 from __future__ import annotations
 
@@ -37,26 +37,27 @@ def open_campaign(
     Parameters
     ----------
     campaign
-        Dataset folder. If empty, `study` is measured; on a machine that cannot measure, the committed campaign is
-        opened with a notice.
+        Dataset folder. If empty, `study` is measured. On a machine that cannot measure, the committed campaign of the
+        study is opened with a notice.
     study
-        Required study of the dataset; empty for any.
+        Study that the dataset must have; empty for any study.
     size
-        Size of the campaign to measure: smoke, quick or paper.
+        Size of the campaign to measure: `smoke`, `quick` or `paper`.
     figures
-        Folder for displayed figures, e.g. `figures`; each is saved in the subfolder of its study. None saves none.
+        Folder in which displayed figures are saved, e.g. `figures`, each in a subfolder of its study. None: not saved.
     notice
         Text above the description of the campaign; empty for none.
 
     Returns
     -------
     CampaignView
-        Displayed as a description of the campaign.
+        The campaign; a notebook displays it as a description.
 
     Raises
     ------
     NotebookError
-        For an unknown parameter of the notebook, a dataset of another study, or a failed measurement.
+        For an unknown parameter of the notebook, a dataset of another study, a failed measurement, or if neither
+        `campaign` nor `study` is given.
     DatasetError
         If the dataset cannot be analysed.
     """
@@ -100,22 +101,22 @@ class CampaignTables:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Rows of one table by which a claim is judged."""
+    """Rows of one table from which the verdict of a claim is computed."""
 
     table: str
     rows: pl.Expr
-    """Filter on the columns of the Parquet files."""
+    """Filter that selects the rows in the Parquet files."""
     code: str
     """Python code that reads these rows from the dataset."""
     frame: pl.LazyFrame
-    """The rows, without rounds that were disturbed by a busy machine."""
+    """The rows, without those of busy rounds if the dataset leaves them out."""
 
     def __repr__(self) -> str:
         return self.code
 
 
 def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
-    """Rows of a dataset by which a claim of its study is judged; see `CampaignView.observations`."""
+    """Rows of a dataset from which the verdict of a claim is computed; see `CampaignView.observations`."""
     study = STUDIES.get(dataset.campaign.study)
     own = study.claims if study else None
     if own is None or claim not in own.checks:
@@ -154,13 +155,13 @@ class CampaignView:
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """Names of the figures, those of the study in the order of the paper; see `report.Drawer.figures`."""
+        """Names of the figures that `figure` draws, in the order of `report.Drawer.figures`."""
         return tuple(self._figures)
 
     def figure(self, name: str) -> FigureView:
-        """Draw a figure, given by its name or an unambiguous prefix, and save it if `open` received a folder.
+        """Draw a figure, given by its name or an unambiguous prefix; save it if `open_campaign` received a folder.
 
-        A figure that cannot be drawn is returned too; it displays its error.
+        If the figure cannot be drawn, the returned object displays the reason.
 
         Raises
         ------
@@ -180,7 +181,13 @@ class CampaignView:
         return FigureView(figure, self.dataset, drawing)
 
     def table(self, name: str) -> AnswerText:
-        """Table of a figure: measured values, 95 % intervals and published values; `.rows` has them as a frame."""
+        """Table of a figure: measured values, 95 % intervals and published values; `.rows` has them as a frame.
+
+        Raises
+        ------
+        NotebookError
+            If no figure or several figures match the name, or the figure has no table.
+        """
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)
@@ -189,7 +196,13 @@ class CampaignView:
         return figure_view.table(figure.table)
 
     def verdict(self, name: str) -> AnswerText:
-        """Answer to the question of a figure's study: a sentence computed from the figure's numbers."""
+        """Answer to the question of a figure's study: a sentence computed from the figure's numbers.
+
+        Raises
+        ------
+        NotebookError
+            If no figure or several figures match the name, or the figure does not answer the question.
+        """
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)
@@ -206,7 +219,7 @@ class CampaignView:
         return AnswerText(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
 
     def observations(self, claim: str) -> tuple[Observations, ...]:
-        """Rows by which a claim is judged: `view.observations("T123")[0].frame.collect()`.
+        """Rows from which the verdict of a claim is computed: `view.observations("T123")[0].frame.collect()`.
 
         Returns
         -------
@@ -216,12 +229,12 @@ class CampaignView:
         Raises
         ------
         NotebookError
-            If this study does not judge the claim, or the claim is not judged by single rows of this campaign.
+            If the claim belongs to another study, or its verdict is not computed from rows of this campaign.
         """
         return observations(self.dataset, claim)
 
     def frame(self, measure: str) -> pl.DataFrame:
-        """One duration as a frame with one row per measured observation: `view.frame("plt")`; see `frames.frame`.
+        """All measured values of one duration as a frame: `view.frame("plt")`; see `frames.frame`.
 
         Raises
         ------
@@ -231,7 +244,10 @@ class CampaignView:
         return frames.frame(self.dataset, measure)
 
     def compared(self) -> AnswerText:
-        """Comparison with each campaign in virtual time next to this one: claims whose verdicts differ, and number."""
+        """Compare the verdicts with those of each campaign in virtual time next to this one.
+
+        Returns the claims whose verdicts differ, and their number.
+        """
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in paired_campaigns(self.dataset):
             both = claims.compared(verdicts, report.check_claims(other))

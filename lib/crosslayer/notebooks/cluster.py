@@ -50,7 +50,7 @@ def measure(
     Raises
     ------
     CrosslayerError
-        If no worker can measure, or measuring fails; finished rounds are stored.
+        If no worker can measure, or if measuring fails; finished rounds are stored.
     """
     session.begin()
     study = STUDIES[plan.study]

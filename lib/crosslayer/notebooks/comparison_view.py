@@ -1,4 +1,4 @@
-"""`crosslayer.compare(...)`: a comparison of resolvers in a notebook, with its tables and its figure."""
+"""`crosslayer.compare`: compare resolvers in a notebook, with tables and a figure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ComparisonView:
     Parameters
     ----------
     path
-        A folder of `crosslayer compare --dataset`. For another folder, `CrosslayerError` is raised.
+        Folder that `crosslayer compare --dataset` has written. For another folder, `CrosslayerError` is raised.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -48,7 +48,7 @@ class ComparisonView:
 
     @property
     def advice(self) -> str:
-        """Recommended resolver and transport, with the condition of the recommendation."""
+        """Sentence that recommends a resolver and a transport, and says under which condition."""
         return self.comparison.advice
 
     @property
@@ -88,13 +88,13 @@ def compare(
     Parameters
     ----------
     resolvers
-        Names, files, stamps and URLs, as for `crosslayer compare`; or the folder of a dataset, which is opened.
+        Names, files, DNS stamps and URLs, as for `crosslayer compare`; or the folder of an existing comparison to open.
     transports
         Transports to compare, e.g. `["DoH", "DoQ"]`; by default all except DoTCP.
     dataset
         Folder of the dataset; an existing comparison in it is continued. Relative paths start at the checkout.
     i_may_send_this
-        Consent to the printed budget of queries. Without it, nothing is sent to an address outside this machine.
+        Consent to the printed number of queries. Without consent, no packet is sent to an address outside this machine.
     options
         Further parameters of `crosslayer.resolvers.run.request`, such as `everything` and `ca_file`.
 
@@ -103,7 +103,7 @@ def compare(
     ResolversError
         For a faulty argument.
     OutsideError
-        If consent is missing.
+        If packets would leave this machine without consent.
     """
     if not isinstance(resolvers, (str, Path)):
         arguments = list(resolvers)

@@ -4,4 +4,4 @@ from crosslayer.errors import CrosslayerError
 
 
 class NotebookError(CrosslayerError):
-    """A notebook that cannot continue: an unknown parameter, a failed measurement or a failed notebook."""
+    """A notebook cannot continue: unknown parameter, failed measurement, or failed other notebook."""

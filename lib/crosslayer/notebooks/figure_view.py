@@ -1,4 +1,4 @@
-"""Display in notebooks: a figure with its caption, a table, a sentence."""
+"""Objects that a notebook displays: a figure with its caption, a table, a sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crosslayer.figures.style import COLUMN_WIDTH
 
 
 class AnswerText(Markdown):
-    """Markdown text for display, with the rows it was made from."""
+    """Markdown text for display, and in `rows` the frame from which it was made."""
 
     def __init__(self, text: str, rows: pl.DataFrame | None = None) -> None:
         super().__init__(text)  # type: ignore[no-untyped-call]
@@ -33,7 +33,10 @@ class FigureView:
 
     @property
     def error(self) -> str:
-        """Reason why the figure cannot be drawn, or empty. With an error, all properties of the drawing raise it."""
+        """Reason why the figure cannot be drawn; empty if it can.
+
+        If it cannot, the properties `rows`, `table`, `chart`, `caption` and `verdict` raise `FigureError`.
+        """
         return str(self._drawing) if isinstance(self._drawing, FigureError) else ""
 
     @property
@@ -43,17 +46,17 @@ class FigureView:
 
     @property
     def table(self) -> pl.DataFrame | None:
-        """Table of the figure's numbers; None if it has no table."""
+        """Table of the figure's numbers; None if the figure has no table."""
         return self._drawn.table
 
     @property
     def chart(self) -> alt.VConcatChart:
-        """The chart."""
+        """The figure as an Altair chart."""
         return self._drawn.chart
 
     @property
     def caption(self) -> str:
-        """Caption of the figure, with provenance."""
+        """Caption of the figure, including campaign and host."""
         return self._drawn.caption
 
     @property
@@ -62,7 +65,7 @@ class FigureView:
         return self._drawn.verdict
 
     def save(self, folder: str | Path) -> dict[str, Path]:
-        """Write the figure as SVG, PNG, Vega-Lite JSON and CSV into a folder; returns the paths by ending."""
+        """Write the figure as SVG, PNG, Vega-Lite JSON and CSV into a folder; returns the paths by file name ending."""
         return report.save(self._drawn, Path(folder), **report.made_from(self._dataset))
 
     @property
@@ -81,12 +84,12 @@ class FigureView:
 
 
 def show_saved(png: Path, figure: Figure) -> None:
-    """Display the picture of a figure, which includes its notes and provenance, and the caption."""
+    """Display a figure's saved picture and below it the caption. The picture also has notes, campaign and host."""
     display(Image(png.read_bytes(), width=width_px(figure), alt=figure.heading), caption(figure))
 
 
 def caption(figure: Figure) -> AnswerText:
-    """Text under a figure: heading and caption."""
+    """Text below a figure: its heading and its caption."""
     return AnswerText(f"**{figure.heading}.** {figure.caption}")
 
 
@@ -96,12 +99,12 @@ def failure(error: str) -> AnswerText:
 
 
 def width_px(figure: Figure) -> int:
-    """Displayed width of a figure's picture, px."""
+    """Width at which a figure's picture is displayed, px."""
     return 520 if figure.width == COLUMN_WIDTH else 900
 
 
 def top(dataset: Dataset, notice: str) -> str:
-    """Description of the analysed campaign, below the notice if there is one."""
+    """Markdown text that describes the analysed campaign, after the notice if there is one."""
     campaign = dataset.campaign
     lines = [f"> **Note.** {notice}", ""] if notice else []
     lines.append(

@@ -1,4 +1,4 @@
-"""One duration of a campaign as a frame: one row per observation, with its condition and the link's RTT."""
+"""One duration of a campaign as a frame: one row per observation, with condition and RTT of the link."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from crosslayer.vocabulary import Role
 
 _UNIT = "_ms"
 _OF_THE_CAMPAIGN = frozenset({"campaign", "study", "role"})
-"""Keys that have the same value in the whole frame."""
+"""Columns that have the same value in all rows of a frame, so that they are left out."""
 
 
 def frame(dataset: Dataset, measure: str) -> pl.DataFrame:
-    """All valid measured observations of a duration.
+    """All values of one duration: a row for each measured observation without error.
 
     Parameters
     ----------
     dataset
         An opened campaign.
     measure
-        A column in ms of a table of observations, with or without its unit: `plt`, `total_ms`. If several tables have
-        this column, prefix it with the table: `dns_exchanges.total`.
+        Name of a column in ms, with or without its unit: `plt`, `total_ms`. If several tables of observations have this
+        column, the name begins with the table: `dns_exchanges.total`.
 
     Returns
     -------
     polars.DataFrame
-        round, link, link_rtt_ms (nominal), page, the columns of the condition, and the measure in ms and in multiples
-        of the RTT (`plt_ms`, `plt_rtt`). Columns without any value are omitted.
+        Columns: round, link, link_rtt_ms (nominal), page, those of the condition, and the measure in ms (`plt_ms`) and
+        in multiples of the RTT (`plt_rtt`). Columns without any value are left out.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def frame(dataset: Dataset, measure: str) -> pl.DataFrame:
 
 
 def _chosen(dataset: Dataset, measure: str) -> tuple[str, str]:
-    """Table and column of a measure."""
+    """Names of the table and the column of a measure; `NotebookError` unless there is exactly one."""
     having = {
         f"{table}.{column.name}": (table, column.name)
         for table, columns in TABLES.items()

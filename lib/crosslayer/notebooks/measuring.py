@@ -32,7 +32,7 @@ def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]
     Returns
     -------
     tuple
-        Dataset folder, and a notice if it is that of the committed campaign; else an empty text.
+        Dataset folder and notice. The notice is empty unless the folder is that of the committed campaign.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]
 
 
 def committed(study: str, root: Path) -> Path:
-    """The committed campaign of a study."""
+    """Dataset folder of the committed campaign of a study."""
     return root / "data" / "raw" / study
 
 
 def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
-    """Measure a campaign by the clock that CROSSLAYER_CLOCK names, or continue it.
+    """Measure a campaign, or continue it, by the clock that the environment variable CROSSLAYER_CLOCK names.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """A function for the child to run before exec: the kernel kills the child when this process dies."""
+    """Make a function that the child runs before exec. Then the kernel kills the child when this process dies."""
     libc = ctypes.CDLL(None, use_errno=True)
     set_death_signal, parent = 1, os.getpid()
 
@@ -118,10 +118,10 @@ def _die_with_parent() -> Callable[[], None]:
 
 
 class _Progress:
-    """Shows the progress of a measurement: lines and a progress bar (text that ends in a carriage return).
+    """Shows the progress of a measurement: the lines of text that it writes, and its progress bar.
 
-    A notebook shows the bar in one output that is updated. The bar is also printed as a line every 30 s, for programs
-    that read only the printed text, such as `make reproduce`.
+    Text that ends in a carriage return is the bar. A notebook shows the bar in one output, which is updated. The bar is
+    also printed as a line every 30 s, for programs that read only printed text, such as `make reproduce`.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Progress:
         return self.lines[-1] if self.lines else ""
 
     def follow(self, stream: IO[bytes]) -> None:
-        """Read the stream until its end."""
+        """Read the stream until its end and show what it contains."""
         pending = b""
         while chunk := os.read(stream.fileno(), 65536):
             *parts, pending = (pending + chunk).replace(b"\n", b"\n\0").replace(b"\r", b"\r\0").split(b"\0")

@@ -8,12 +8,12 @@ from crosslayer.notebooks.errors import NotebookError
 
 
 def find_root() -> Path:
-    """The checkout: the working folder or one above it, else the checkout that contains this package.
+    """Find the checkout: the working folder or a folder above it, else the checkout that contains this package.
 
     Raises
     ------
     NotebookError
-        If neither is a checkout.
+        If there is no checkout.
     """
     if root := _checkout():
         return root
@@ -25,7 +25,7 @@ def find_root() -> Path:
 
 
 def existing(path: str | Path) -> Path:
-    """Path of an existing file or folder: relative to the checkout if it exists there, else to the working folder."""
+    """Path for reading: relative to the checkout if the file or folder exists there, else to the working folder."""
     root = _checkout()
     return root / path if root and (root / path).exists() else Path(path).absolute()
 

@@ -30,7 +30,7 @@ from crosslayer.vocabulary import Clock
 
 
 def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str], figures: str) -> Run:
-    """Begin `run_all.ipynb`.
+    """Begin `run_all.ipynb`: check its parameters and return the object that runs it.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str],
     clock
         Clock of the measurement: `wall`, or `virtual` in guests.
     campaign
-        A dataset folder to analyse instead of measuring; empty to measure.
+        Dataset folder of the default study to analyse instead of measuring; empty to measure.
     studies
-        Studies to measure: a list, a JSON list (from `papermill -p`), or names separated by commas.
+        Names of the studies to measure: a list, a JSON list (from `papermill -p`), or a text with commas.
     figures
         Folder for figures and the page that shows them.
 
@@ -84,26 +84,26 @@ def _names(studies: str | Sequence[str]) -> list[str]:
 
 @dataclass
 class Run:
-    """State of `run_all.ipynb`: the dataset of the default study, the executed notebooks, and the output folder."""
+    """State of `run_all.ipynb`: the default study's dataset, the notebooks that were run, and the output folder."""
 
     root: Path
     size: str
     studies: tuple[str, ...]
     """Studies to measure; for all others, the committed campaigns are analysed."""
     campaign: Path | None
-    """Dataset folder of the default study; None until `measure` has set it."""
+    """Dataset folder of the default study; None if none was given and `measure` was not called yet."""
     figures: Path
     notice: str = ""
     _shown: set[str] = field(default_factory=set)
     """Names of the notebooks that were run."""
     _spent_s: float = 0.0
-    """Total duration of these notebooks, s."""
+    """Total duration of the notebooks that were run, s."""
 
     def measure(self) -> AnswerText:
         """Measure the default study, unless a dataset was given; returns a description of the analysed campaign.
 
-        If this machine cannot measure, or the study is not to be measured, the committed campaign is analysed. Every
-        page then has a notice.
+        If this machine cannot measure, or the study is not one of `studies`, the committed campaign is analysed. A
+        notice then says so in the notebooks and on the page of all figures.
 
         Raises
         ------
@@ -120,13 +120,13 @@ class Run:
     def notebook(self, name: str) -> None:
         """Run one notebook with papermill and show its figures; the executed copy is in `build/notebooks`.
 
-        The notebook of another study measures this study if it is one of `studies`; otherwise it analyses the
-        committed campaign. A box replaces a figure that cannot be drawn, and `report` lists the error.
+        The notebook of another study than the default measures its study if this is one of `studies`; otherwise it
+        analyses the committed campaign. A text replaces a figure that cannot be drawn, and `report` raises the error.
 
         Raises
         ------
         NotebookError
-            If a cell fails; with the error of this cell.
+            If a cell fails; the error has the error of this cell.
         """
         total = len({section.notebook for study in STUDIES.values() for section in study.sections} | {name})
         print(f"Notebook {len(self._shown) + 1} of {total}: {name}", flush=True)
@@ -147,14 +147,14 @@ class Run:
                 figure_view.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
 
     def _report_progress(self, took_s: float, total: int) -> None:
-        """Print the duration of a notebook, and estimate that of the remaining ones from the mean."""
+        """Print the duration of a notebook, and the expected duration of the remaining ones (from the mean)."""
         self._spent_s += took_s
         left_s = self._spent_s / len(self._shown) * (total - len(self._shown))
         rest = f"; the remaining {total - len(self._shown)} take about {_duration(left_s)}" if left_s else ""
         print(f"  done in {_duration(took_s)}{rest}", flush=True)
 
     def others(self) -> None:
-        """Run all notebooks of all studies that have not been run yet, so a new study is included automatically.
+        """Run those notebooks of all studies that have not been run yet; this includes new studies automatically.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class Run:
         Raises
         ------
         NotebookError
-            After all this, if a figure could not be drawn.
+            If a figure could not be drawn; everything else is written and printed before.
         """
         verdicts = report.check_claims(self._dataset)
         report.save_claims(verdicts, self._dataset, self.figures)
@@ -209,7 +209,11 @@ class Run:
             raise NotebookError(f"{len(failed)} could not be drawn: {' '.join(failed)}", where=str(where))
 
     def _summary(self, verdicts: pl.DataFrame) -> str:
-        """Number of claims with each verdict, and number with the same verdict as in the committed campaign."""
+        """Sentence with the number of claims of each verdict.
+
+        If the committed campaign is another one, a second sentence has the number of claims with the same verdict as
+        there.
+        """
         counts = {verdict: n for verdict, n in claims.counts(verdicts).items() if n and verdict != Verdict.NOT_MEASURED}
         line = f"{sum(counts.values())} claims judged: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}."
         committed_campaign = committed(self._dataset.campaign.study, self.root)

@@ -1,7 +1,7 @@
-"""Set up the calling notebook: check its parameters, and set how it shows errors and charts.
+"""Set up the calling notebook: check its parameters, and set how it displays errors and charts.
 
-papermill only warns of a parameter that a notebook does not have. It writes the given parameters into a cell after the
-notebook's cell of parameters. Both cells are in the kernel's history, so a function called from the notebook can
+papermill only warns of a parameter that a notebook does not have. It writes the given parameters into a new cell after
+the notebook's own cell of parameters. The kernel's history has both cells, so a function called from the notebook can
 compare them.
 """
 
@@ -22,11 +22,11 @@ from crosslayer.figures.figure import vegalite_version
 from crosslayer.notebooks.errors import NotebookError
 
 _INJECTED = "# Parameters\n"
-"""First line of the cell that papermill writes."""
+"""First line of the cell into which papermill writes the given parameters."""
 
 
 def begin() -> None:
-    """Set up the display of errors and charts, and check the parameters; does nothing outside notebooks.
+    """Set how the notebook displays errors and charts, and check its parameters. Outside notebooks, do nothing.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def check_parameters(cells: Sequence[str]) -> None:
     Raises
     ------
     NotebookError
-        For an unknown parameter; the error names it and the known ones.
+        For an unknown parameter; the error names this parameter and the known parameters.
     """
     for declared, injected in pairwise(cells):
         known = _assigned(declared)
@@ -68,7 +68,7 @@ def check_parameters(cells: Sequence[str]) -> None:
 
 
 def _assigned(cell: str) -> set[str]:
-    """Names that a cell assigns; empty if the cell contains other statements."""
+    """Names to which a cell assigns; empty if the cell also contains other statements."""
     try:
         statements = ast.parse(cell).body
     except SyntaxError:  # an IPython magic
@@ -83,7 +83,7 @@ def _is_set(node: ast.Name) -> bool:
 
 
 def _quiet_errors(shell: Any) -> None:
-    """Show foreseeable errors without traceback, because the traceback would only show crosslayer's own code."""
+    """Show crosslayer's errors without traceback, because a traceback would only show crosslayer's own code."""
 
     def handler(self: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None) -> None:
         self._showtraceback(kind, error, [f"{kind.__name__}: {error}"])
@@ -92,9 +92,9 @@ def _quiet_errors(shell: Any) -> None:
 
 
 def show_chart(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Renderer for the user's own charts: with tooltips in JupyterLab, elsewhere as a picture.
+    """Renderer of Altair charts that the user draws: with tooltips in JupyterLab, elsewhere as a picture.
 
-    Altair's own renderers need a network, or a newer Vega-Lite than JupyterLab contains.
+    Altair's own renderers need either a network or a newer Vega-Lite than JupyterLab contains.
     """
     picture = vl_convert.vegalite_to_png(spec, vl_version=vegalite_version(), scale=2.0)
     schema = "https://vega.github.io/schema/vega-lite/v5.json"

@@ -1,4 +1,4 @@
-"""The stub: a DNS forwarder on a local address, so that a browser's own lookups go over the transport under test.
+"""The stub: a DNS forwarder on a local address, which sends the lookups of a browser over the transport under test.
 
 The program is `emulation/cmd/crosslayer-stub` (Go). This package starts and stops it, sends its commands and reads its
 metrics; it does not depend on campaigns.

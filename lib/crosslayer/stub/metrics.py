@@ -1,4 +1,4 @@
-"""Metrics of a query, as the stub writes them. No I/O, no clock."""
+"""Metrics of a query, as the stub writes them. This module does no I/O and reads no clock."""
 
 from __future__ import annotations
 
@@ -13,54 +13,60 @@ from crosslayer.stub.errors import StubError
 class QueryMetrics:
     """Metrics of one query of a client; the stub writes them before it sends the answer.
 
-    If the stub repeated the query (`retries`), phases are those of the last attempt; only `total_ms` has all attempts.
+    If the stub repeated the query (`retries`), `handshake_ms` and `query_ms` are of the last attempt; only `total_ms`
+    has all attempts.
     """
 
     time_ns: int
     """Arrival of the query, Unix time in nanoseconds."""
     client: str
-    """Client's address and port."""
+    """Address and port of the client."""
     client_protocol: str
-    """udp or tcp."""
+    """Protocol between client and stub: udp or tcp."""
     name: str
     """Queried name, with its final dot; empty if the query could not be read."""
     type: str
     """Mnemonic of the record type."""
     protocol: Protocol
-    """Transport to the upstream."""
+    """Transport between stub and upstream."""
     connection: int
-    """Number of the upstream connection since the start; 0 if there was none."""
+    """Number of the upstream connection, counted since the start of the stub; 0 if there was none."""
     new_connection: bool
-    """This query caused the connection setup. Queries that arrive meanwhile also wait and have a `handshake_ms`."""
+    """Whether this query caused the connection setup. Queries that arrive meanwhile also have a `handshake_ms`."""
     local_port: int
-    """The stub's port towards the upstream, which identifies the server's events and the packets; 0 without one."""
+    """Port of the stub towards the upstream, which identifies packets and server events; 0 without a connection."""
     handshake_ms: float
-    """Time this query waited for a connection; 0 on an existing connection, for DoUDP and with early data."""
+    """Time for which the query waited for a connection; 0 on an existing connection, for DoUDP and with early data."""
     query_ms: float
-    """Query sent to answer complete; with early data, from the start of the connection."""
+    """Time from the sending of the query, with early data from the start of the connection, to the complete answer."""
     total_ms: float
-    """Arrival of the query to its answer ready to send."""
+    """Time from the arrival of the query to its answer ready to send."""
     resumed: bool | None
-    """The connection resumed a TLS session; None without TLS, or if the handshake did not end."""
+    """Whether the connection resumed a TLS session; None without TLS, or if the handshake did not end."""
     early_data: bool
-    """The query was sent before the handshake was complete."""
+    """Whether the query was sent before the handshake was complete."""
     early_data_accepted: bool | None
-    """The server accepted the query as early data; None if it was not sent as such. The server log is the evidence."""
+    """Whether the server accepted the query as early data, according to the stub; the server log is the evidence.
+
+    None if the query was not sent as early data.
+    """
     rcode: str
     """Response code of the answer to the client; empty without an answer."""
     query_bytes: int
-    """Size of the DNS message to the upstream, with padding, without framing; 0 if none was sent."""
+    """Size of the DNS message to the upstream, with padding, without framing; 0 if no message was sent."""
     answer_bytes: int
-    """Size of the DNS message from the upstream, likewise."""
+    """Size of the DNS message from the upstream, with padding, without framing; 0 if no message arrived."""
     retries: int
-    """Repetitions of the query: after a fault, a loss, or too long without an answer on its connection."""
+    """Number of repetitions of the query: after a fault, a loss, or too long without an answer on its connection."""
     silence_ms: float
-    """Wait for a packet on an idle connection (one PTO) before the query was also sent over a new connection; 0 if it
-    was not."""
+    """Wait for a packet on an idle connection (one PTO) before the query was also sent over a new connection.
+
+    0 if the query was not sent over a new connection for this reason.
+    """
     tcp_fallback: bool
-    """DoUDP got a truncated answer, and the query was repeated over TCP."""
+    """Whether the query was repeated over TCP, because the answer over DoUDP was truncated."""
     error: str
-    """Why there is no good answer, short and stable; empty if there is one, whatever its response code."""
+    """Short reason why there is no valid answer; empty if there is one, whatever its response code."""
 
 
 def parse_metrics(line: str) -> QueryMetrics:

@@ -14,26 +14,26 @@ from crosslayer.vocabulary import Sharing
 _URL = re.compile(
     r"[a-z0-9]+://(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::[0-9]+)?(?:/[^\s?#]*)?", re.ASCII | re.IGNORECASE
 )
-"""URL of an upstream; group 1 or 2 is its host."""
+"""Pattern of an upstream's URL; group 1 (IPv6) or 2 is the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """HTTP/3 gateway of a stub over DoH3: it receives browsers' requests for hosts of its upstream and forwards them.
+    """HTTP/3 gateway of a stub with DoH3: forwards a browser's requests for hosts of the upstream to the upstream.
 
-    The stub answers queries for names at the upstream's address with the gateway's address.
+    So that browsers use the gateway, the stub replaces the upstream's address in answers by the gateway's address.
     """
 
     listen: str
-    """Address and UDP port of its HTTP/3 server."""
+    """Address and UDP port of the gateway's HTTP/3 server."""
     certificate_file: Path
-    """PEM file of the certificate for browsers."""
+    """PEM file of the certificate that the gateway presents to browsers."""
     key_file: Path
     connections: Sharing
-    """Whether requests use the connection of the queries or another one."""
+    """Whether forwarded requests use the connection of the queries or another one."""
 
     def arguments(self) -> list[str]:
-        """Arguments of the stub's command line."""
+        """Arguments of the stub's command line for the gateway."""
         files = ["--certificate", str(self.certificate_file), "--key", str(self.key_file)]
         return ["--gateway", self.listen, *files, "--page-connection", self.connections.value]
 
@@ -45,37 +45,42 @@ class StubSettings:
     upstream: str
     """URL of the upstream server: `Transport.url_scheme`, host, port unless it is the default, path of DoH and DoH3."""
     listen: str = "127.0.0.1:53"
-    """Address and port that it answers on, over UDP and TCP."""
+    """Address and port on which the stub answers, over UDP and TCP."""
     ca_file: Path | None = None
     """PEM file of the CA that signed the upstream's certificate; None for the CAs of the system."""
     server_name: str = ""
-    """Name in the certificate, in SNI and in the HTTP authority; empty if it is the URL's host."""
+    """Name of the upstream in its certificate, in SNI and in the HTTP authority; empty if it is the URL's host."""
     resumption: Resumption | None = None
     """State of an earlier session that a new connection may use; None for tickets, if the transport has them."""
     timeout_s: float = 5.0
-    """Time after which a query is answered with SERVFAIL, seconds."""
+    """Time without an answer after which the stub answers a query with SERVFAIL, seconds."""
     idle_timeout_s: float = 30.0
     """Time without a query after which the upstream connection is closed, seconds."""
     udp_retransmit_s: float = 1.0
-    """Time without an answer after which DoUDP repeats a query, seconds; doubled for each further repetition."""
+    """Time without an answer after which DoUDP repeats a query, seconds. It doubles for each further repetition."""
     probe_idle_after_s: float = 1.0
-    """Time since its last answer after which a connection is in doubt, seconds; 0 for never. If no packet arrives on it
-    within one PTO of the next query, that query is also sent over a new connection."""
+    """Time after a connection's last answer from which on the stub probes whether it still works, seconds; 0 for never.
+
+    If no packet arrives within one PTO after the next query, this query is also sent over a new connection.
+    """
     connections: Literal["one", "pool", "query"] = "one"
-    """Over DoTCP and DoT: one connection for all queries, an idle or else a new one for each, or always a new one."""
+    """Use of connections over DoTCP and DoT. `one`: all queries use one connection.
+
+    `pool`: a query uses an idle connection, or a new one if none is idle. `query`: each query uses a new connection.
+    """
     post_quantum: bool = False
-    """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
+    """Whether the stub offers the key share X25519MLKEM768, as browsers do; its ClientHello then takes two packets."""
     gateway: Gateway | None = None
-    """Gateway for browsers' requests, with DoH3 only."""
+    """Gateway for the requests of browsers, only with DoH3; None for no gateway."""
 
     @property
     def upstream_host(self) -> str:
-        """Address or name in the URL of the upstream; empty if it is not the URL of an upstream."""
+        """Address or name in the URL of the upstream; empty if the URL is not valid."""
         match = _URL.fullmatch(self.upstream)
         return (match[1] or match[2]) if match else ""
 
     def check_consent(self) -> None:
-        """Raise `OutsideError` if the upstream is outside and the user has not consented to packets to it."""
+        """Raise `OutsideError` if packets to the upstream leave this machine and the user has not consented."""
         if outside.private():
             return
         host = self.upstream_host
@@ -86,7 +91,7 @@ class StubSettings:
 
     @classmethod
     def towards(cls, server: Resolver, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
-        """Settings for a server of `crosslayer.dns` over one transport; `others` are further fields."""
+        """Make settings for an upstream of `crosslayer.dns` and one transport; `others` are further fields."""
         host = f"[{server.address}]" if ":" in server.address else server.address
         path = server.path if protocol.transport.over_http else ""
         url = f"{protocol.transport.url_scheme}://{host}:{server.ports[protocol]}{path}"

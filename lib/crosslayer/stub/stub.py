@@ -17,20 +17,20 @@ from crosslayer.stub.settings import StubSettings
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts since the start."""
+    """Numbers of queries and connections since the start of a stub."""
 
     queries: int
-    """Queries that are finished, including those without an answer."""
+    """Number of finished queries, including those without an answer."""
     failures: int
-    """Finished queries with an error."""
+    """Number of finished queries with an error."""
     in_flight: int
-    """Queries in progress."""
+    """Number of queries in progress."""
     connections: int
-    """Upstream connections that were set up or attempted."""
+    """Number of upstream connections that were set up or attempted."""
     open: int
-    """Number of open upstream connections."""
+    """Number of upstream connections that are open now."""
     ticket: bool
-    """Whether there is a session ticket for the next connection."""
+    """Whether the stub now has a session ticket for the next connection."""
 
 
 def stub_version() -> str:
@@ -46,7 +46,7 @@ class Stub(Process):
     fault = StubError
     settings: StubSettings
     listen: str
-    """Address and port that it answers on; the actual port if the settings give port 0."""
+    """Address and port on which the stub answers; the actual port if the settings give port 0."""
     metrics_file: Path
     """File with one JSON line per query."""
 
@@ -59,9 +59,11 @@ class Stub(Process):
         Raises
         ------
         StubError
-            If it does not answer, with the last lines of its log.
+            If the stub does not start; the error has the last lines of its log.
         OutsideError
-            If its upstream is outside and the user has not consented.
+            If the upstream is outside this machine and the user has not consented.
+        ResourceError
+            If the stub is not built.
         """
         settings.check_consent()
         binary = resources.locate("stub").path
@@ -77,10 +79,10 @@ class Stub(Process):
         return stub
 
     def reset_sessions(self) -> int:
-        """Close the upstream connection, so that the next query sets up another with the stored ticket and token.
+        """Close the upstream connections; the next query sets up another with the stored ticket and token.
 
-        Waits at most 1 s for queries in progress and for the first ticket, then aborts unfinished queries. Afterwards
-        `metrics` has their rows. Returns the number of closed connections. May be called from any thread.
+        Returns the number of closed connections. The stub waits at most 1 s for queries in progress and for the first
+        ticket, then aborts unfinished queries. Afterwards `metrics` has their rows. Any thread may call this method.
         """
         return int(self.command("reset-sessions")["closed"])
 
@@ -89,16 +91,16 @@ class Stub(Process):
         return int(self.command("forget")["closed"])
 
     def carried(self) -> dict[int, int]:
-        """Number of browser requests that a gateway forwarded since the last reset, by its upstream-facing port."""
+        """Number of requests that the gateway forwarded since the last reset, by its port towards the upstream."""
         return {int(port): count for port, count in self.command("carried")["requests"].items()}
 
     def stats(self) -> Stats:
-        """Counts since the start."""
+        """Numbers of queries and connections since the start of the stub."""
         return Stats(**self.command("stats"))
 
     def metrics(self) -> list[QueryMetrics]:
-        """Metrics since the last call, in the order of their rows.
+        """Metrics of the queries since the last call, in the order in which the stub wrote them.
 
-        The row of a query is written before its answer is sent.
+        The stub writes the metrics of a query before it sends the answer.
         """
         return [parse_metrics(line) for line in self.new_lines()]
