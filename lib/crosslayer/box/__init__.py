@@ -2,7 +2,6 @@
 
     client -- router program -- resolver, resolver, ...
 
-The box records its true values in a file, the truth: the contents of the box, every answer at the far end, and every
-packet that its router dropped. A tool under test must not read this file. docs/reference/box.md describes the TOML file
-of a box.
+The box records the truth in a file: its contents, every answer at the far end, and every packet that its router
+dropped. A tool under test must not read this file. docs/reference/box.md describes the TOML file of a box.
 """

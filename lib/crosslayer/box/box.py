@@ -53,8 +53,8 @@ class Box:
     Raises
     ------
     BoxStartError
-        If a part of the box does not start, this process is not in private namespaces, or a step of the clock is
-        described outside virtual time.
+        If a part of the box does not start, or this process is not in private namespaces. If the box has a step of the
+        clock, but not virtual time.
     BoxError
         If the file of the truth cannot be written.
     """

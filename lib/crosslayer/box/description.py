@@ -231,7 +231,7 @@ class Interception:
     transports: list[Transport]
     rtt_ms: Rtt = 1.0
     resolvers: list[str] = field(default_factory=list)
-    """Names of the resolvers in whose place it answers; empty for every address."""
+    """Names of the resolvers in whose place the middlebox answers; empty for every address."""
     from_s: Seconds = 0.0
 
 

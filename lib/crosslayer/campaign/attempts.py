@@ -22,7 +22,7 @@ MOST_TIMES = 32
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt of the client: one lookup, QUIC connection or TCP connection."""
+    """One attempt of a client to reach a host: a lookup, a QUIC connection or a TCP connection."""
 
     kind: str
     """Record type of a lookup over UDP (`A`, `AAAA` or `HTTPS`), or kind of a connection (`quic` or `tcp`)."""
@@ -104,7 +104,7 @@ def _note(attempt: Attempt, packet: Packet) -> None:
 def _kind(packet: Packet, name: str | None) -> str | None:
     """Kind of the attempt that a packet belongs to.
 
-    A `name` means that the packet belongs to a lookup: None if the lookup is of another name or record type.
+    `name` is given if the packet belongs to a lookup. None if the lookup is of another name or record type.
     """
     if name is None:
         return "quic" if packet.ip_protocol == socket.IPPROTO_UDP else "tcp"

@@ -28,8 +28,8 @@ from crosslayer.vocabulary import Role
 FOLDER = "captures"
 """Name of the folder of captures in a dataset.
 
-For each load it has LINK/PAGE/ROUND/CONDITION.pcapng, and with the same beginning of the name a description (JSON),
-qlogs and netlog.
+It has LINK/PAGE/ROUND/CONDITION.pcapng for each load. The description (JSON), qlogs and netlog of the load have the
+same name with other endings.
 """
 
 _VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
@@ -38,7 +38,7 @@ _NETLOG_BYTES = 800_000
 _EVENTS = b'"events": [\n'
 _CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
-"""Time before the start of a load from which packets are kept, ns.
+"""Packets are kept from this time before the start of a load on, ns.
 
 Chromium begins a connection up to 3 ms before its navigation.
 """

@@ -279,7 +279,7 @@ class ConditionsMeasurer(Measurer):
         return {name: version for one in cls.table.values() for name, version in one.versions().items()}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every condition that the browser of the plan supports."""
+        """Names of all conditions that the browser of the plan supports."""
         return self._supported(self.table)
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:

@@ -1,9 +1,18 @@
 """Reader of dataset folders: it checks a folder when it opens it, and then reads lazily.
 
-A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `tables`). Faults that would
-falsify results are refused: another schema version; a missing column, or one of another type or unit; a damaged,
-missing or misplaced file; NaN or a negative duration; a success without its value; an unknown condition; a duplicate
-observation; a link with two RTTs. This module writes nothing.
+A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `tables`). The reader refuses
+faults that would falsify results:
+
+- another schema version,
+- a missing column, or a column of another type or unit,
+- a damaged, missing or misplaced file,
+- NaN, or a negative duration,
+- an observation without error that lacks a value,
+- an unknown condition,
+- an observation that is there twice,
+- a link with two nominal RTTs.
+
+This module writes nothing.
 """
 
 from __future__ import annotations
@@ -215,7 +224,8 @@ def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
 def dataset_sha256(folder: Path) -> str:
     """SHA-256 of `campaign.json` and all files of the tables, which identifies the dataset in its results.
 
-    A shell with `LC_ALL=C` prints it in the folder: `sha256sum campaign.json */*/*.parquet | sha256sum`.
+    In the folder, this command prints the same value, with `LC_ALL=C`:
+    `sha256sum campaign.json */*/*.parquet | sha256sum`.
     """
     tables = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*/*.parquet"))
     lines = (f"{_file_sha256(folder / name)}  {name}\n" for name in ("campaign.json", *tables))
@@ -317,8 +327,8 @@ class Dataset:
         -------
         polars.LazyFrame
             Columns as in the schema. A table that the dataset lacks has no rows; a column newer than the dataset has
-            nulls, or a default for `clock` and `host`. Without the observations of busy rounds, if `left_out`. Without
-            the rows of `resolver_queries` that an event voided (`resolver_events`).
+            nulls, or a default for `clock` and `host`. If `left_out`, observations of busy rounds are missing. Rows of
+            `resolver_queries` are missing if an event in `resolver_events` declares their attempt invalid.
 
         Raises
         ------

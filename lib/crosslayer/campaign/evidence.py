@@ -82,7 +82,8 @@ def load_evidence(
         The page that was loaded.
     early_data, resumed, validated
         Expected evidence: the request is early data, the handshake is resumed, a token proves the client's address.
-        `error` is set if the evidence differs. For connections to the page's other origins, only `resumed` is checked.
+        `error` is set if the evidence differs. Of the page's other origins, each must have a request over HTTP/3, and
+        their connections must agree with `resumed`.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.listener == "h3"]
     documents = [event for event in requests if event.path == "/" and event.host == page.host]

@@ -79,7 +79,7 @@ class Measurer(ABC):
 
     @abstractmethod
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Make one observation and return its rows by table; a failure is a row with its error."""
+        """Make one observation and return its rows by table. A failed observation is a row with its error."""
 
     @abstractmethod
     def close(self) -> None:

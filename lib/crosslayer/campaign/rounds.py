@@ -41,7 +41,7 @@ class Job:
     """Number and cell of each round, in the order of measurement."""
     measurer: type[Measurer]
     profiles: dict[str, Profile]
-    """Every link that the plan may name, by name."""
+    """Profiles of all links that a plan may name, by name."""
     backend: str
     own_pages: tuple[Path, ...] = ()
     """Folders of the user's own pages."""

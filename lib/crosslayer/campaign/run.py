@@ -48,7 +48,7 @@ def measure(
     measurer
         Measurer of the plan's study.
     profiles
-        Every link that the plan may name, by name.
+        Profiles of all links that a plan may name, by name.
     backend
         Link backend: `netem`, `uml`, or `auto` for netem if the kernel has it, otherwise uml.
     say

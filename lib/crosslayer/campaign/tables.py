@@ -146,7 +146,7 @@ class Table:
     """Name of the table, and of the folder of its Parquet files."""
     columns: ClassVar[tuple[Column, ...]]
     observed: ClassVar[bool]
-    """Whether its rows are observations: a round has each condition once."""
+    """Whether the rows are observations, so that a round has each condition once."""
 
     def __init_subclass__(cls, table: str = "") -> None:
         cls.table = table
