@@ -1,7 +1,8 @@
 """The bodies of a copied page: recorded bodies with rewritten references, or synthesised bodies of the same size.
 
-Documents, style sheets and scripts are either all recorded or all synthesised. Synthesised code makes the same requests
-and computes nothing. Code is synthesised on request, or if one of its recorded bodies cannot be used.
+The code of a page is its documents, style sheets and scripts. It is either all recorded or all synthesised. Synthesised
+code makes the same requests as recorded code and computes nothing. Code is synthesised if the caller asks for it, or if
+a recorded body cannot be used.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _TYPES = {
     "drawing": "image/svg+xml",
 }
 _NOTED_SHARE = 0.005
-"""A difference of weights above this share is reported."""
+"""A note reports the page's weight if it differs from the recorded weight by more than this share of the latter."""
 _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
 def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
-    """Give every fetch its body, final weight and content type.
+    """Set the body, the final weight and the content type of every request.
 
-    Returns whether documents, style sheets and scripts are recorded or synthesised, and why, as text.
+    Returns a text on documents, style sheets and scripts: as recorded, or why they are synthesised.
     """
     reason = "synthesised, as asked" if synthesise else _keep_code(page, load)
     if reason:
@@ -60,7 +61,10 @@ def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
 
 
 def _keep_code(page: Fetches, load: ColdLoad) -> str:
-    """Give documents, style sheets and scripts their recorded bodies; returns the reason if that fails."""
+    """Set the recorded bodies of documents, style sheets and scripts.
+
+    Returns the reason if a body cannot be used; an empty text if all bodies are set.
+    """
     targets = {str(fetch.resource.url): fetch for fetch in page.fetches}
     targets |= {url: targets[end] for url, end in load.redirected.items()}
     references = References(targets, load.absent - load.redirected.keys(), set())
@@ -110,7 +114,10 @@ def _content_type(fetch: Fetch) -> str:
 
 
 def _fitted(fetch: Fetch, body: bytes) -> tuple[bytes, int]:
-    """Bring recorded code to its weight by a comment at its end; heavier code keeps its own weight."""
+    """Pad recorded code to its recorded weight with a comment at its end.
+
+    Returns the body and its weight on the wire. Code that is heavier stays unchanged.
+    """
     begin, end = (part.encode() for part in _COMMENTS[fetch.kind])
     if fetch.encoding == "identity":
         spare = fetch.wire_bytes - len(body)
@@ -206,7 +213,11 @@ def _made_js(fetch: Fetch, host: str | None) -> str:
 
 
 def _leaf(fetch: Fetch) -> None:
-    """Set the body of a resource other than code: the recorded image or font, or one of the same type and weight."""
+    """Set the body of a resource that is no code.
+
+    An image or font keeps its recorded body; without one, it is replaced by filler of the same weight. A drawing
+    becomes an empty SVG of the same weight. Other resources become filler.
+    """
     entry = fetch.resource.entry
     fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(
         fetch.kind, "application/octet-stream"
@@ -225,7 +236,10 @@ def _leaf(fetch: Fetch) -> None:
 
 
 def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
-    """Set a text as the body of a fetch, padded to its weight by a comment; a heavier text keeps its own weight."""
+    """Set a text as the body of a request, and pad it with a comment to the weight of the request.
+
+    A text that is heavier than the request keeps its own weight.
+    """
     noise = _noise(fetch, 2 * fetch.wire_bytes).decode("ascii")
     plain = fetch.resource.entry.plain_bytes
 
@@ -254,12 +268,15 @@ def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
 
 
 def _noise(fetch: Fetch, letters: int) -> bytes:
-    """Letters that do not compress well, always the same for one path."""
+    """Random letters, which compress badly; the same path always gives the same letters."""
     return "".join(random.Random(fetch.path).choices(_LETTERS, k=letters)).encode()
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to a limit that fits, if all smaller numbers fit too; 0 if none does."""
+    """Largest number up to `limit` for which `fits` is true, found by bisection; 0 if there is none.
+
+    If a number fits, all smaller numbers must fit too.
+    """
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,7 @@
-"""Build the server's files from the specifications: deterministically, offline, and only if sources changed."""
+"""Build the files that the server sends from the page specifications: offline and reproducibly.
+
+A page is built again only if its sources changed.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ _DIGEST = "sources_sha256"
 
 @dataclass(frozen=True, slots=True)
 class BuiltResource:
-    """One body as it goes over the wire."""
+    """A resource as the server sends it."""
 
     path: str
     """Path of the URL."""
     host: str
-    """Host name it is served on; empty for the page's own host and its aliases."""
+    """Host name that serves the resource; empty for the page's own host and its aliases."""
     after: str
-    """Key of the resource that causes its request; empty for the document."""
+    """`ResourceSpec.key` of the resource that makes the browser request this one; empty for the document."""
     file: Path
     """File that holds exactly the body's bytes."""
     content_type: str
@@ -47,9 +50,9 @@ class BuiltPage:
     """One page ready to be served."""
 
     spec: PageSpec
-    """The specification it was built from."""
+    """Specification from which the page was built."""
     folder: Path
-    """Folder of its manifest and bodies."""
+    """Folder with the page's manifest and bodies."""
     resources: tuple[BuiltResource, ...]
     """Every body, in the order of the specification's resources."""
 

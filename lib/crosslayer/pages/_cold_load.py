@@ -1,4 +1,4 @@
-"""Select one load of one page from a recording, i.e. the requests that belong to it."""
+"""Select the requests of one page load from a recording."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = (
     ("image/", "image"),
     ("font", "font"),
 )
-"""Kinds of resource by a part of the media type; the first that matches counts."""
+"""Parts of media types, and the kind of resource that each part indicates; the first match counts."""
 _VAGUE = ("", "text/plain", "application/octet-stream", "binary/octet-stream", "x-unknown")
 _BY_TYPE = {"document": "document", "stylesheet": "style", "style": "style", "script": "script", "font": "font"}
 _BY_ENDING = {
@@ -36,7 +36,7 @@ _BY_ENDING = {
     **dict.fromkeys((".woff", ".woff2", ".ttf", ".otf"), "font"),
 }
 _BY_SCRIPT = ("xhr", "fetch", "xmlhttprequest", "empty")
-"""Types of requests whose response a script reads, whatever its media type."""
+"""Request types (`Entry.resource_type`) whose response a script reads, whatever its media type."""
 _OUTSIDE_TYPES = ("image/x-icon", "image/vnd.microsoft.icon", "application/manifest+json")
 _AGAIN = "Record the load of a page from its start, with an empty cache."
 
@@ -53,16 +53,16 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ColdLoad:
-    """The requests of one load."""
+    """One page load of a recording: the requests that the copy makes, and those that were left out."""
 
     resources: tuple[Resource, ...]
-    """In the order of their requests; the document first."""
+    """Resources in the order of their requests; the document is first."""
     load_ms: float | None
     """Time of the load event, ms since the Unix epoch; None if unknown."""
     left_out: Counter[str]
-    """Requests that the copy does not make, by reason."""
+    """Number of requests that the copy does not make, by reason."""
     redirected: Mapping[str, str]
-    """URL of the final resource, by each URL that redirected to it."""
+    """URL of the final resource, by each recorded URL that redirected to that resource."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     others: tuple[str, ...]
@@ -84,7 +84,7 @@ class _Navigation:
 
 
 def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
-    """The requests of one page of a recording.
+    """Select the requests of one page of a recording.
 
     Parameters
     ----------
@@ -153,7 +153,11 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
 
 
 def kind_of(entry: Entry, url: Url | None) -> str:
-    """Kind of a response: by its media type; if that is missing or vague, by the request, the body and the name."""
+    """Kind of a resource, from its response.
+
+    A response that a script reads is `other`. The media type determines the kind of all other responses. If the media
+    type is missing or vague, the resource type decides, then the start of the body, then the ending of the path.
+    """
     if entry.resource_type in _BY_SCRIPT:
         return "other"
     kind = next((kind for part, kind in KINDS if part in entry.mime), "other")
@@ -196,10 +200,11 @@ def _navigations(recording: Recording) -> list[_Navigation]:
 
 
 def _document(navigation: _Navigation) -> Entry | None:
-    """The document of a page.
+    """The document of a page; None if there is no HTML response.
 
-    Among several HTML responses, it is the one whose URL is the page's title. Without one, it is the first of resource
-    type `document`, else the first that caused another request, else the first.
+    Among several HTML responses, the document is the one whose URL is the title of the page. If there is none, it is
+    the first one of resource type `document`. If there is none, it is the first one that caused another request, else
+    the first HTML response.
     """
     candidates = [
         entry
@@ -220,7 +225,10 @@ def _document(navigation: _Navigation) -> Entry | None:
 
 
 def _causes_others(document: Entry, entries: list[Entry]) -> bool:
-    """Whether another request has the document as its initiator, or the document's body contains its path."""
+    """Whether a document caused another request of the recording.
+
+    It did if it is the initiator of the request, or if its body contains the path of the request.
+    """
     url, body = parse(document.url), document.body or b""
     for entry in entries:
         other = parse(entry.url)
@@ -243,7 +251,7 @@ def _outside_load(document: Entry, entries: list[Entry]) -> set[str]:
 
 
 def _load_event(navigation: _Navigation, document: Entry) -> float | None:
-    """Load event, ms since the Unix epoch; None if the recording has none, or one before the document."""
+    """Time of the load event, ms since the Unix epoch; None if the recording has none after the document's start."""
     if navigation.page.load_ms is None:
         return None
     load_ms = navigation.started_ms + navigation.page.load_ms
@@ -251,7 +259,7 @@ def _load_event(navigation: _Navigation, document: Entry) -> float | None:
 
 
 def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
-    """Why the copy does not request an entry; empty if it does."""
+    """Reason why the copy does not repeat a recorded request; empty if it does."""
     if url is None:
         return "without a valid URL"
     if url.scheme not in ("http", "https"):
@@ -272,7 +280,7 @@ def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
 
 
 def _ends(redirections: Mapping[str, Url], resources: Mapping[str, Resource]) -> dict[str, str]:
-    """URL of the final resource, by each URL that redirected to it directly or via others."""
+    """URL of the final resource, by each URL that redirects to that resource, directly or via other URLs."""
     ends = {}
     for url in redirections:
         target, seen = url, {url}
@@ -292,7 +300,7 @@ def _titles(documents: list[tuple[_Navigation, Entry]]) -> list[str]:
 
 
 def _without_document(recording: Recording, where: str) -> PageError:
-    """The error for a recording without a document, which lists the requests that it has instead."""
+    """Error for a recording without a document; the message counts the recorded requests by type or fault."""
     reasons = Counter(recording.unreadable)
     for entry in recording.entries:
         why = _unfit(entry, parse(entry.url), None)

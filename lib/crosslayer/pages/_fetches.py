@@ -25,7 +25,7 @@ _PATH_MOST = 1000
 _HEADER_MOST = 4096
 """Maximum bytes of a response's header fields, for recordings that count them with the body."""
 _PACKED = ("image", "font")
-"""Kinds that are already compressed, and sent unchanged."""
+"""Kinds of resource that are already compressed; the server sends them unchanged."""
 
 
 @dataclass(slots=True)
@@ -50,12 +50,12 @@ class Fetch:
 
     @property
     def kind(self) -> str:
-        """Kind of its resource."""
+        """Kind of the requested resource."""
         return self.resource.kind
 
     @property
     def name(self) -> str:
-        """File of its body."""
+        """Name of the file that holds the body."""
         return f"{self.number}{_ENDINGS.get(self.kind, '.bin')}"
 
     @property
@@ -64,9 +64,10 @@ class Fetch:
         return f"https://{self.host}{self.path}"
 
     def reference(self, base_host: str | None) -> str:
-        """Reference to it in a file: its path if it has the host of the file's base URL, else its URL.
+        """Reference to this resource in a file whose base URL has the host `base_host`.
 
-        Its URL is also used if its path begins with two slashes, because browsers would read a host name there.
+        It is the path if this resource is on the same host, else the URL. A path that begins with two slashes also
+        needs the URL, because browsers would read a host name there.
         """
         return self.path if self.host == base_host and not self.path.startswith("//") else self.url
 
@@ -81,7 +82,7 @@ class Fetches:
 
 
 def fetches_of(load: ColdLoad, where: str) -> Fetches:
-    """The requests of a copy of a load.
+    """Determine the requests of the copy from a recorded load.
 
     Raises
     ------
@@ -142,7 +143,10 @@ def _host_names(load: ColdLoad, notes: list[str]) -> dict[str, str]:
 
 
 def _path(url: Url, taken: set[tuple[str, str]], host: str) -> str:
-    """The URL's path without the query; a number is added if another resource of the host has the same path."""
+    """Path of a resource in the copy, without query.
+
+    A number is added if another resource of the host has the same path.
+    """
     base = url.path
     if len(base) > _PATH_MOST:
         base = re.sub(r"%.?$", "", base[:_PATH_MOST])
@@ -169,9 +173,9 @@ def _set_initiators(fetches: list[Fetch]) -> None:
 def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
     """Initiator of a request that the recording attributes to the document.
 
-    It is the last script that ended between document and request; without one, it is the document. Chromium also
-    attributes requests to the parser if a script wrote their elements into the document. For elements of the document
-    itself, the preload scanner would have sent the request earlier.
+    It is the last script that ended after the end of the document and before the start of the request. Without such a
+    script, it is the document. Chromium names the document even if a script wrote the requesting element into it.
+    Elements of the document itself are requested earlier, by the preload scanner.
     """
     begin_ms = fetch.resource.entry.started_ms
     document_ms = fetches[0].resource.entry.ended_ms
@@ -184,12 +188,13 @@ def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
 
 
 def _weight(resource: Resource) -> tuple[int, str]:
-    """Best estimate of the bytes of a body on the wire, and its encoding.
+    """Best estimate of the bytes of a body on the wire, and the encoding of the body.
 
-    Browsers report header and body together for HTTP/2 and later: Chromium as the transfer size, Firefox as the body
-    size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. A response from a cache has
-    the weight of its decoded body, compressed by gzip if its header names a content coding. A body whose weight is
-    below its decoded size was compressed, even if its header names no content coding.
+    For HTTP/2 and later, browsers report header and body as one number: Chromium as the transfer size, Firefox as the
+    body size. If Content-Length is at most `_HEADER_MOST` bytes less than this number, Content-Length is the weight. A
+    response from a cache, or without a recorded size, has the weight of its decoded body. If its header names a content
+    coding, the decoded body is compressed by gzip first. A body whose weight is below its decoded size was compressed,
+    even if its header names no content coding.
     """
     entry = resource.entry
     compressed = entry.received.get("content-encoding", "").lower() not in ("", "identity")

@@ -17,7 +17,7 @@ from crosslayer.pages._recording import Recording, read_recording
 from crosslayer.pages._spec import HOSTS_MOST, SPEC_FILE
 
 RECORDED = "recorded.json"
-"""File in the page's folder with the time of each recorded request, ms after the first one; null if unknown."""
+"""File in the page's folder with the recorded load event and requests; times are ms after the first request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class FromHar:
     wire_bytes: int
     """Bytes of all bodies on the wire."""
     code: str
-    """Origin of its documents, style sheets and scripts: recorded, or why synthesised."""
+    """Text on documents, style sheets and scripts: as recorded, or why they are synthesised."""
     synthesised: bool
     """Whether documents, style sheets and scripts are synthesised."""
     left_out: Mapping[str, int]
-    """Requests that the page does not make, by reason."""
+    """Number of requests that the page does not make, by reason."""
     private: Mapping[str, int]
-    """Number of private data that were not copied, by kind: cookies, credentials, values in URLs."""
+    """Number of requests whose private data were not copied, by kind: cookies, credentials, values in URLs."""
     others: tuple[str, ...] = ()
     """The other pages of the recording: number, URL and count of requests."""
     notes: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class FromHar:
 
 
 def from_har(har: Path, folder: Path, *, synthesise: bool = False, page: int = 1) -> FromHar:
-    """Make the page of a HAR, as a folder of `sites/`.
+    """Make a page from a HAR: a folder like those in `sites/`.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def from_har(har: Path, folder: Path, *, synthesise: bool = False, page: int = 1
     Raises
     ------
     PageError
-        If the file is no HAR or lacks the page, the testbed cannot serve the page, or the folder exists or cannot be
-        written. No folder is left behind.
+        If the file is no HAR, the HAR has no such page, or the testbed cannot serve the page. Also if the folder
+        exists, has no valid name or cannot be written. No folder is left behind.
     """
     return page_of(read_recording(har), har, folder, synthesise=synthesise, page=page)
 
@@ -98,10 +98,10 @@ def page_of(
     timed: bool = True,
     left_out: Mapping[str, int] | None = None,
 ) -> FromHar:
-    """Make a page from a recording, see `from_har`.
+    """Make a page from a recording, as `from_har` does.
 
-    `source` names the origin, and `left_out` has the requests that are already left out. If `timed` is False, only the
-    order of the recorded times has a meaning.
+    `source` is the file or folder of the recording. `left_out` has the number of requests that were left out earlier,
+    by reason. If `timed` is False, the recorded times have no meaning except their order.
     """
     if folder.exists():
         raise PageError("exists already", where=str(folder), next_step="Name a new folder.")
@@ -127,7 +127,10 @@ def page_of(
 
 
 def _write(folder: Path, fetches: list[Fetch], load: ColdLoad, source: Path, *, timed: bool) -> None:
-    """Write the folder of the page. It appears only after the page was successfully built from it."""
+    """Write the folder of the page.
+
+    The folder is written under a temporary name. It is renamed after a test build of the page has succeeded.
+    """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".crosslayer-") as temporary:
@@ -181,7 +184,8 @@ def _toml(fetches: list[Fetch], source: Path) -> str:
 def _recorded(fetches: list[Fetch], load: ColdLoad, timed: bool) -> str:
     """Content of `RECORDED`: the load event, and the URL, start and weight of each request.
 
-    The weight is that in the page, which may differ from the recorded one.
+    The weight is that of the body in the copy, which may differ from the recorded weight. Times are null if they are
+    unknown.
     """
     begin = fetches[0].resource.entry.started_ms
     requests = [

@@ -1,4 +1,7 @@
-"""Make a page from a web archive (WARC 1.1, ISO 28500) or a folder that a browser saved, with HAR as the first step."""
+"""Make a page from a web archive (WARC 1.1, ISO 28500) or from a folder that a browser saved.
+
+Both are converted to HAR first.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ _SAVED_AGAIN = ".download"
 
 
 def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
-    """Make the page of a web archive, as a folder of `sites/`, as `from_har` does.
+    """Make a page from a web archive: a folder like those in `sites/`, as `from_har` does.
 
-    The initiator of a resource is its referrer. An archive has no load event, so all its responses belong to the page,
-    in the order of the archive.
+    The initiator of a resource is the URL in the Referer field of its request. An archive has no load event, so all its
+    responses belong to the page, in the order of the archive.
 
     Raises
     ------
@@ -79,7 +82,10 @@ def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
 
 
 def _plain(content: bytes, warc: Path) -> bytes:
-    """Content of an archive, decompressed. It has one gzip member per record, as in the standard, or one for all."""
+    """Decompressed content of an archive; other content stays unchanged.
+
+    A compressed archive has one gzip member for each record, as in the standard, or one for all records.
+    """
     plain = []
     while content[:2] == b"\x1f\x8b":
         decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -96,7 +102,7 @@ def _plain(content: bytes, warc: Path) -> bytes:
 
 
 def _check_whole(record: Any, warc: Path) -> None:
-    """Refuse an archive that ends before the stated end of a record."""
+    """Raise `PageError` if the archive ends before the stated end of a record."""
     record.raw_stream.read()
     limited = getattr(record.raw_stream, "limit", 0)
     if limited:
@@ -110,7 +116,7 @@ def _truncated(warc: Path) -> PageError:
 
 
 def _response(record: Any, url: str) -> dict[str, Any]:
-    """An entry of a HAR from a response record."""
+    """HAR entry made from a response record of an archive."""
     headers = record.http_headers
     coded = record.raw_stream
     if "chunked" in (headers.get_header("Transfer-Encoding") or "").lower():
@@ -152,21 +158,21 @@ def _decoded(wire: bytes, encoding: str) -> bytes | None:
 
 
 def _after(begin: str, number: int) -> str:
-    """A time `number` ms after another, both in ISO 8601."""
+    """Time that is `number` ms after `begin`, both in ISO 8601."""
     return (datetime.fromisoformat(begin) + timedelta(milliseconds=number)).isoformat()
 
 
 def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool = False) -> FromHar:
-    """Make the page that a browser saved with all its files, as a folder of `sites/`, as `from_har` does.
+    """Make a page from a folder that a browser saved: a folder like those in `sites/`, as `from_har` does.
 
-    The document is `index.html`, or the only document of the folder. The initiator of a file is the first file that
-    names it, in a search that starts at the document. Files without an initiator are left out. All files come from one
-    host, uncompressed: a saved page records neither other hosts nor sizes on the wire.
+    The document is `index.html`, or the only document of the folder. The search for references starts at the document.
+    The initiator of a file is the first file with a reference to it. Files without an initiator are left out. The copy
+    serves all files uncompressed from one host, because a saved page records neither other hosts nor sizes on the wire.
 
     Parameters
     ----------
     host
-        Name of the page's host; by default the one that the browser noted in the document ("saved from url").
+        Name of the page's host; by default the name that the browser noted in the document ("saved from url").
 
     Raises
     ------
@@ -201,7 +207,7 @@ def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool =
 
 
 def _document(saved: Path) -> Path:
-    """The document of a saved folder."""
+    """The document of a saved folder; `PageError` if there is no document, or no unique one."""
     if not saved.is_dir():
         what = "is a file, not a folder" if saved.exists() else "is not there"
         raise PageError(
@@ -221,7 +227,10 @@ def _document(saved: Path) -> Path:
 
 
 def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple[Path, str]]:
-    """Files by URL, each with the URL of the file that names it, in order of discovery from the document."""
+    """The document and the files that it refers to, directly or via other files, by URL.
+
+    Each file comes with the URL of its initiator, in the order of discovery.
+    """
     named: dict[str, tuple[Path, str]] = {base: (document, "")}
     text = document.read_text(encoding="utf-8", errors="replace")
     # A script's references are relative to the document, a style sheet's to itself.
@@ -240,12 +249,12 @@ def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple
 
 
 def _name_of(file: Path) -> Path:
-    """A file with the name that it had before it was saved."""
+    """Path of a file without the suffix that Chromium added when it saved the file."""
     return file.with_suffix("") if file.suffix == _SAVED_AGAIN else file
 
 
 def _saved(url: str, file: Path, by: str, number: int) -> dict[str, Any]:
-    """An entry of a HAR from a file."""
+    """HAR entry made from a saved file; `by` is the URL of its initiator."""
     body = file.read_bytes()
     mime = mimetypes.guess_type(_name_of(file).name)[0] or "application/octet-stream"
     content = {

@@ -1,7 +1,8 @@
 """Rewrite the references in recorded code to the URLs of the copy.
 
-A reference to a resource of the copy becomes its path, or its URL if the host differs. A reference to a resource that
-was requested but is not in the copy becomes `data:,`, so that the copy makes no failing requests.
+A reference to a resource of the copy becomes the path of the resource, or its URL if its host is not that of the base
+URL. A reference to a resource that was requested but is not in the copy becomes `data:,`, so that the copy makes no
+failing requests.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _CANDIDATE = re.compile(rf"(?:(?<=^)|(?<=[\s,])){_WORD}(?=[\s,]|$)")
-"""A URL of a `srcset`, or the descriptor after it."""
+"""Pattern of a URL in a `srcset`, or of the descriptor after a URL, e.g. `2x`."""
 _TAG = re.compile(
     r"""<(?:script|link|img|iframe|frame|source|embed|input|track)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE
 )
-"""A tag with attributes that make a browser request resources."""
+"""Pattern of a tag with attributes that make a browser request resources."""
 _LOADED = re.compile(
     r"""(?<![\w-])(?P<name>src|href|srcset|imagesrcset)(?P<equals>\s*=\s*)"""
     r"""(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>]+))""",
@@ -43,9 +44,9 @@ _LINKED = re.compile(
 _OUTSIDE = re.compile(
     r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*(?<![\w-])(?:icon|apple-touch-icon|manifest)\b""", re.IGNORECASE
 )
-"""A tag that names an icon or an app manifest, which browsers request at their own time or never."""
+"""Pattern of a tag that names an icon or an app manifest, which browsers request at their own time or never."""
 _CONNECTED = re.compile(r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:preconnect|dns-prefetch)\b""", re.IGNORECASE)
-"""A tag that makes a browser look up a host name."""
+"""Pattern of a tag that makes a browser look up a host name."""
 _DESCRIPTOR = re.compile(r"\d+(\.\d+)?[wxh]")
 _INTEGRITY = re.compile(r"""\sintegrity\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 _TARGET = re.compile(r"""\b(?:src|href)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
@@ -56,16 +57,16 @@ _LIKE_A_FILE = re.compile(r"[/.?]")
 
 @dataclass(slots=True)
 class References:
-    """The references of a copied page: the resource of the copy for each URL of the recording."""
+    """Rewrites the references of a copied page; it knows the resource of the copy for each recorded URL."""
 
     targets: Mapping[str, Fetch]
-    """Resources by URL of the recording, also by URLs that redirected to them."""
+    """Resource of the copy by recorded URL; a URL that redirected has the final resource."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     changed: set[int]
-    """Numbers of fetches whose body is not the recorded one."""
+    """`Fetch.number` of each request whose body differs from the recorded body."""
     unsigned: int = 0
-    """Number of `integrity` attributes that were removed because their file has changed."""
+    """Number of `integrity` attributes that were removed because the files that they protect have changed."""
 
     def rewritten(self, fetch: Fetch, body: bytes) -> bytes:
         """The body of a document, style sheet or script with the URLs of the copy; its other bytes stay the same."""
@@ -98,7 +99,7 @@ class References:
         return _REFERENCE.sub(replaced, text).encode("latin-1", "replace")
 
     def _bases(self, fetch: Fetch) -> list[tuple[Url, Url]]:
-        """Base URLs to which a file's references can be relative, each in the recording and in the copy."""
+        """Possible base URLs of a file's relative references, as pairs of the recorded URL and the URL in the copy."""
         of = [fetch]
         if fetch.kind == "script":  # its requests are relative to its document, its imports to itself
             document = fetch
@@ -108,7 +109,7 @@ class References:
         return [(one.resource.url, new) for one in of if (new := parse(one.url))]
 
     def _rebased(self, fetch: Fetch, text: str, base: re.Match[str]) -> tuple[str, list[tuple[Url, Url]], str | None]:
-        """A document with the copy's URL in its `<base>`, and the base URLs and the host of its references."""
+        """A document whose `<base>` has the URL in the copy, its base URLs, and the host of its base in the copy."""
         named = html.unescape(_decoded(next(filter(None, base.groups()[1:]), ""), fetch))
         old = parse(named, fetch.resource.url) or fetch.resource.url
         host = next((other.host for other in self.targets.values() if other.resource.url.host == old.host), fetch.host)
@@ -120,7 +121,7 @@ class References:
     def _new(
         self, reference: str, bases: list[tuple[Url, Url]], host: str | None, fetch: Fetch, *, named: bool
     ) -> str | None:
-        """The copy's form of a reference; None if it stays unchanged."""
+        """Rewritten form of a reference; None if the reference stays unchanged."""
         text = html.unescape(_decoded(reference, fetch)).strip()
         if not text or text.startswith(("#", "data:")) or not (named or _LIKE_A_FILE.search(text)):
             return None
@@ -140,7 +141,7 @@ class References:
         return None
 
     def _tag(self, tag: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> str:
-        """A tag that makes a browser request only what the recorded load requested, at any size of the screen."""
+        """Rewrite a tag so that a browser requests only what the recorded load requested, at any size of the screen."""
         tag = self._without_integrity(tag, bases, fetch)
 
         def attribute(match: re.Match[str]) -> str:
@@ -193,7 +194,10 @@ class References:
 
 
 def named_in(text: str, *, style: bool = False) -> Iterator[str]:
-    """Every possible reference in a text of HTML or JavaScript, with entities decoded, or of CSS (`style`)."""
+    """Yield every possible reference in a text of HTML, JavaScript or CSS.
+
+    Entities are decoded unless `style` is true, i.e. the text is CSS.
+    """
     for match in _REFERENCE.finditer(text):
         value = next(filter(None, (match["word"], match["double"], match["single"])), "")
         if match["name"] and "srcset" in match["name"].lower():
@@ -203,7 +207,10 @@ def named_in(text: str, *, style: bool = False) -> Iterator[str]:
 
 
 def outside_load(text: str, document: Url) -> set[str]:
-    """URLs of a document's icons and app manifests and of the default icon, unless it also uses them otherwise."""
+    """URLs of a document's icons and app manifests, and of the default icon `/favicon.ico`.
+
+    URLs that the document also uses in other ways are left out.
+    """
     base = parse(base_of(text), document) or document
     tags = [match[0] for match in _TAG.finditer(text) if _OUTSIDE.match(match[0])]
     hrefs = (_value(match) for tag in tags for match in _LOADED.finditer(tag) if match["name"].lower() == "href")
@@ -218,11 +225,14 @@ def _value(attribute: re.Match[str]) -> str:
 
 
 def base_of(text: str) -> str:
-    """Reference in a document's `<base>`; empty if it has none."""
+    """URL in a document's `<base>`, perhaps a relative one; empty if there is no `<base>`."""
     base = _BASE.search(text)
     return html.unescape(next(filter(None, base.groups()[1:]), "")) if base else ""
 
 
 def _decoded(reference: str, fetch: Fetch) -> str:
-    """A reference decoded by the file's charset, from a text with one character for each byte."""
+    """Decode a reference by the charset of its file.
+
+    The reference comes from a text that has one character for each byte of the file.
+    """
     return reference.encode("latin-1", "replace").decode(fetch.resource.entry.charset, "replace")

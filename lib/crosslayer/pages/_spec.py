@@ -18,7 +18,7 @@ from crosslayer.pages._urls import normal_path
 
 SPEC_FILE = "page.toml"
 WARMUP = "warmup"
-"""The page that is loaded before the others."""
+"""Name of the page that is loaded before the measured page."""
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -32,9 +32,9 @@ CONTENT_TYPES = {
     ".ttf": "font/ttf",
     ".woff2": "font/woff2",
 }
-"""Content type by suffix of the source (before `.gz`); other types are stated with `content_type`."""
+"""Content type by suffix of the source file, without `.gz`; for other suffixes, `content_type` is required."""
 _COMPRESSED = ("image/png", "image/jpeg", "image/webp", "font/woff2")
-"""Types whose content is compressed already; they are sent unchanged unless `encoding` is set."""
+"""Content types that are already compressed; the server sends them unchanged unless `encoding` is set."""
 
 HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _README = "sites/README.md explains every key."
@@ -52,21 +52,21 @@ class ResourceSpec:
     path: str
     """Path of the URL, starting with `/`."""
     source: str
-    """File of the page's folder with the body. A file that ends in `.gz` is already compressed and sent unchanged."""
+    """File with the body, in the page's folder; a file that ends in `.gz` is sent unchanged as compressed body."""
     wire_bytes: Bytes
     """Exact length of the body on the wire, after compression, in bytes."""
     origin: str = ""
-    """Host name it is fetched from; empty for the page's own host and its aliases."""
+    """Host name that serves the resource; empty for the page's own host and its aliases."""
     after: str = ""
     """Key of the resource whose arrival makes the browser request this one; empty for the document."""
     content_type: str = ""
     """Value of the `content-type` field."""
     encoding: Literal["", "gzip", "identity"] = ""
-    """`gzip` if it is sent compressed, else `identity`."""
+    """`gzip` if the resource is sent compressed, else `identity`."""
     plain_bytes: Bytes | None = None
     """Exact length before compression, in bytes; None if it is not prescribed."""
     sha256: str = ""
-    """SHA-256 the source must have (vendored code), as lower-case hex; empty if none is prescribed."""
+    """SHA-256 that the source must have (for vendored code), as lower-case hex; empty if none is prescribed."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"/[!-~]*", self.path) or "#" in self.path:
@@ -108,9 +108,9 @@ class PageSpec:
     host: str
     """Host name of the page."""
     aliases: tuple[str, ...]
-    """Host names that serve the same resources: the symmetric load procedure primes one of them."""
+    """Further host names that serve the same resources; a priming load can use one of them instead of `host`."""
     origins: tuple[str, ...]
-    """Other host names the page's resources are fetched from."""
+    """Other host names that serve resources of the page."""
     resources: tuple[ResourceSpec, ...]
     """Every resource. The document (`/`) is first, and each resource follows the one that it names in `after`."""
     folder: Path
@@ -165,12 +165,12 @@ class _PageFile:
 
 
 def find_spec_dir() -> Path:
-    """Folder of the page specifications; `resources.ResourceError` if there is none."""
+    """Folder of the page specifications; raises `resources.ResourceError` if there is no such folder."""
     return resources.locate("sites").path
 
 
 def own_pages(path: Path) -> tuple[Path, ...]:
-    """Folders of the pages in the user's folder, which may be a page itself.
+    """Folders of the pages in a folder of the user; the folder itself if it is a page.
 
     Raises
     ------
@@ -198,8 +198,8 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
         Folder with one folder per page, each with a `page.toml`. Folders whose name begins with a dot or underscore
         are ignored.
     *own
-        Folders of further pages, one each. A page of `spec_dir` that shares a host name with them is left out, because
-        a name has only one server. `warmup` is never left out, because it is loaded with every page.
+        Folders of further pages, one each. A page of `spec_dir` that shares a host name with one of these pages is left
+        out, because a name has only one server. `warmup` is never left out, because it is loaded with every page.
 
     Returns
     -------

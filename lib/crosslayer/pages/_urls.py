@@ -1,11 +1,11 @@
 """The normal form of a URL, the same for recordings, page specifications, the server and a browser's events.
 
-It follows RFC 3986, section 6.2.2, and the changes of browsers before a request (WHATWG URL). Scheme and host are in
-lower case, host names in ASCII (IDNA) and without a final dot. Backslashes before the query become slashes. Default
-port, user name, fragment and dot segments are removed. In the path, an escape of an unreserved character is decoded,
-and every other escape is in upper case. Characters that a path cannot contain are escaped; so are quotes, parentheses
-and &, which have a meaning in documents, style sheets and scripts.
-The server applies the same rule to the path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
+It follows RFC 3986, section 6.2.2, and the changes that browsers make before a request (WHATWG URL). Scheme and host
+are in lower case, host names in ASCII (IDNA) and without a final dot. Backslashes before the query become slashes.
+Default port, user name, fragment and dot segments are removed. In the path, an escape of an unreserved character is
+decoded, and every other escape is in upper case. Characters that a path cannot contain are escaped; so are quotes,
+parentheses and &, which have a meaning in documents, style sheets and scripts. The server applies the same rule to the
+path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Url:
 
     scheme: str
     host: str
-    """In lower case; an IPv6 address without brackets; empty if the URL has none."""
+    """Host name in lower case, or IP address (IPv6 without brackets); empty if the URL has no host."""
     port: int | None
-    """None for the default port of the scheme."""
+    """Port; None for the default port of the scheme."""
     path: str
     query: str
-    """Query of the URL."""
+    """Query without its question mark; empty if the URL has none."""
 
     def __str__(self) -> str:
         return f"{self.address}?{self.query}" if self.query else self.address

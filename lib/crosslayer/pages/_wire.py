@@ -14,9 +14,12 @@ from crosslayer.pages._errors import PageError
 PADDING_SHARE = 0.06
 """Maximum share of padding in a body's wire size, so that the size is mostly that of the content."""
 PADDING_LEAST = 64
-"""Padding that is always allowed, in bytes, because small bodies cannot be written to an exact size."""
+"""Padding that a body of any size may have, in bytes, because `PADDING_SHARE` of a small body is too little."""
 GZIP_PADDING = range(6, 65538)
-"""Possible sizes of a gzip header's padding, in bytes, except 0: a 16-bit length and at least one empty subfield."""
+"""Possible sizes of a gzip header's padding, in bytes, besides 0.
+
+The least size has a 16-bit length and one empty subfield.
+"""
 
 _FEXTRA = 4
 
@@ -45,7 +48,7 @@ def fitted(content: bytes, wire_bytes: int, *, where: str) -> bytes:
 
 
 def gzip_compress(body: bytes) -> bytes:
-    """Compress a body; the header names no file and no time."""
+    """Compress a body to a gzip stream whose header has no file name and no time."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     return b"".join(
         (
