@@ -2,7 +2,7 @@
 
 - `rows`: valid rows of the tables
 - `metrics.combinations`: PLTs from DNS exchanges and page loads
-- `lookups`: lookups of several transports as series
+- `lookups`: DNS lookups as series by transport and kind
 - `paced`: queries at a fixed rate, their means and variances
 - `grouping`: groups of frames of any size
 - `cells`: all observations of a campaign, read once
@@ -16,7 +16,7 @@
 - `drift`: rounds that were measured again
 - `campaigns`: interval for the value of a further campaign
 
-Frames are lazy until they are resampled, so that campaigns of any size stream.
+Frames are lazy until their rounds are resampled, so a campaign may be larger than the memory.
 """
 
 from crosslayer.metrics.campaigns import FurtherCampaign, further_campaign, standard_error

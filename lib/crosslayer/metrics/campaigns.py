@@ -19,10 +19,10 @@ class FurtherCampaign:
     low: float
     high: float
     between: float
-    """Standard deviation between campaigns beyond the error of a single one; 0 if the errors explain all of it."""
+    """Standard deviation between campaigns without the errors within them; 0 if these explain all variation."""
 
     def holds(self, value: float) -> bool:
-        """Whether the interval contains a value."""
+        """Whether the prediction interval contains a value."""
         return self.low <= value <= self.high
 
 
@@ -32,10 +32,10 @@ def further_campaign(
     """Prediction interval for the value of a further campaign; None for a single campaign.
 
     A campaign's value is the true mean, plus an effect of the campaign (day, seed, revision), plus the error of its own
-    rounds. The sample variance of the values contains both. The interval uses at least the mean squared error, because
-    fewer than five campaigns may agree by chance. The sample variance minus the mean squared error is the variance
-    between campaigns (Hedges, Psychological Bulletin 93, 1983). The interval uses the quantile of Student's t
-    (Whitmore, The American Statistician 40, 1986).
+    rounds. The sample variance of the values contains the effects and the errors. The interval uses this variance, or
+    the mean squared error if that is larger, because fewer than five campaigns may agree by chance. The sample variance
+    minus the mean squared error is the variance between campaigns (Hedges, Psychological Bulletin 93, 1983). The
+    interval uses the quantile of Student's t (Whitmore, The American Statistician 40, 1986).
 
     Parameters
     ----------
@@ -66,7 +66,10 @@ def standard_error(low: float, high: float, rounds: int) -> float:
 
 
 def student_t(degrees: int, level: float) -> float:
-    """Two-sided quantile of Student's t: |t| is below it with probability `level`. Exact for few degrees too."""
+    """Two-sided quantile of Student's t: |t| is below the quantile with probability `level`.
+
+    It is also exact for few degrees of freedom.
+    """
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,7 +1,7 @@
 """Observations of a campaign of any size by series, link and page, read once for many statistics.
 
-For each series and cell, only the values and the numbers of their rounds are stored; if they are many, in an unnamed
-file. Pooling of cells and differences within rounds are therefore operations on arrays, without joins.
+For each series and cell, only the values and the numbers of their rounds are stored. If there are many, an unnamed file
+stores them. Pooling of cells and differences within rounds are therefore operations on arrays, without joins.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from crosslayer.metrics.rows import CLUSTER
 _IN_MEMORY = 256 << 20
 """Maximum bytes of observations in memory; more are stored in an unnamed file."""
 _KEPT = 32
-"""Maximum number of round sequences in memory. Nearly all cells have the same sequence."""
+"""Maximum number of different sequences of round numbers in memory. Nearly all cells have the same sequence."""
 
 Cell = tuple[str, str, str]
-"""Series, link and page."""
+"""Key of a cell's observations: series, link and page."""
 
 
 class Numbers(NamedTuple):
-    """Observations, and the round of each."""
+    """Observations of a cell, and the number of the round of each observation."""
 
     values: Reals
     rounds: Clusters
@@ -43,15 +43,15 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a table, and their series."""
+    """Rows of a table, and the series into which they are divided."""
 
     rows: pl.LazyFrame
     """Columns campaign, round, host, link, page, the column of the condition, and those of the values."""
     condition: str = "series"
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
-    """Column of values by name of series; `{}` in a name stands for the value of the condition."""
+    """Column of values by name of series; in a name, the value of the column `condition` replaces `{}`."""
     spelled: Callable[[str], str] = str
-    """Converts the value of the condition to its text in the name of the series."""
+    """Function that converts a value of the column `condition` to the text that replaces `{}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _File:
 
 
 class _KnownRounds:
-    """Numbers of rounds, in the order in which the rounds were read first."""
+    """Numbers the rounds in the order in which they are read for the first time."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -96,7 +96,10 @@ class _KnownRounds:
         return pl.concat(self._frames)
 
     def span(self, rows: pl.DataFrame, file: _File) -> _Span:
-        """Position in the file of the round numbers of these rows. Equal sequences are written once."""
+        """Write the round numbers of rows to the file, and return their position.
+
+        Equal sequences of numbers are written once.
+        """
         columns = [column.to_numpy() for column in rows.select(pl.col(CLUSTER).to_physical())]
         digest = hashlib.blake2b(b"".join(column.tobytes() for column in columns)).digest()
         if digest not in self._spans:
@@ -122,7 +125,7 @@ class Cells:
     parts
         Rows to read. Only one part is in memory at a time, so all rows of a series in a cell must be in the same part.
     sums
-        For each series that is a sum of others within each round, the names of these.
+        Names of the terms, for each series that is a sum of other series within each round.
     """
 
     def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -139,11 +142,11 @@ class Cells:
 
     @classmethod
     def of(cls, frames: Frames) -> Cells:
-        """Read rows with the columns series and value."""
+        """Make `Cells` from rows that have their series and value in the columns `series` and `value`."""
         return cls(Part(frame) for frame in ([frames] if isinstance(frames, pl.LazyFrame) else frames))
 
     def only(self, links: Sequence[str], pages: Sequence[str]) -> Cells:
-        """The cells of some links and pages, with their rounds only."""
+        """Copy that contains only the cells of some links and pages, and only their rounds."""
         chosen = copy(self)
         chosen._choose(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
         rounds = {span for cell, (_, span) in self._spans.items() if cell in chosen.cells}
@@ -157,7 +160,7 @@ class Cells:
         return chosen
 
     def pages(self, series: str, link: str) -> tuple[str, ...]:
-        """Pages with observations of a series on a link. The page of queries outside page cells is None."""
+        """Pages with observations of a series on a link; a query that belongs to no page has the page None."""
         return tuple(self._pages.get((series, link), ()))
 
     def numbers(self, cell: Cell) -> Numbers:
@@ -169,14 +172,20 @@ class Cells:
         return Numbers(values if order is None else values[order], rounds)
 
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
-        """The sum of series, each times its factor, in every round of a cell that has one observation of each."""
+        """Weighted sum of series in every round of a cell that has an observation of each series.
+
+        `factors` has the factor of each series.
+        """
         if list(factors.values()) == [1.0]:
             return self.numbers((next(iter(factors)), link, page))
         values, rounds = self.together(list(factors), link, page)
         return Numbers(sum(map(np.multiply, factors.values(), values), np.zeros(len(rounds))), rounds)
 
     def together(self, series: Sequence[str], link: str, page: str) -> tuple[list[Reals], Clusters]:
-        """Observations of each series in every round of a cell that has one of each series, and these rounds."""
+        """Observations of several series in the rounds of a cell that have all of these series.
+
+        Also returns the numbers of these rounds.
+        """
         terms = [self.numbers((name, link, page)) for name in series]
         rounds, values = terms[0].rounds, [term.values for term in terms]
         if not all(np.array_equal(term.rounds, rounds) for term in terms):
@@ -209,7 +218,10 @@ class Cells:
         self._kept: dict[_Span, tuple[Clusters, NDArray[np.intp] | None]] = {}
 
     def _rounds_at(self, span: _Span) -> tuple[Clusters, NDArray[np.intp] | None]:
-        """Rounds at a position in the file, ascending, and the order that sorts them; None if they were sorted."""
+        """Round numbers at a position in the file, in ascending order, and the order that sorts them.
+
+        The order is None if the file has the numbers in ascending order.
+        """
         kept = self._kept.get(span)
         if kept is None:
             rounds, order = self.rounds.numbers[self._file.read(span)], None
@@ -222,7 +234,7 @@ class Cells:
         return kept
 
     def _has(self, cell: Cell) -> bool:
-        """Whether a sum has a round with all of its terms."""
+        """Whether a cell of a sum has at least one round with all terms of the sum."""
         series, link, page = cell
         terms = [(name, link, page) for name in self._sums[series]]
         if not all(term in self._spans for term in terms):

@@ -22,37 +22,40 @@ from crosslayer.vocabulary import BROWSERS, Browser, Connection, Http3, Protocol
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
 
 LOAD_MEASURES = {"response_start_ms": START, "plt_ms": PLT}
-"""Durations of page loads, by column; each page is a cell. All other durations do not depend on the page."""
+"""Names of the durations of page loads, by column. Only these durations depend on the page."""
 
 EXPLAINS = ("client's CPU time", "packets sent")
-"""Columns of DNS exchanges that can explain a difference between real and virtual time."""
+"""Quantities of DNS exchanges that can explain a difference between real and virtual time."""
 
 RESOLUTION_MS = 0.1
-"""Resolution of a browser's clock. Differences up to this value do not count."""
+"""Resolution of a browser's clock, ms. Differences up to this value do not count."""
 
 _KEYS = ("measure", "transport", "h3", "kind", "condition")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedCondition:
-    """A duration, and the key values of its rows; an empty value does not distinguish rows."""
+    """A quantity, usually a duration, and the condition in which it was measured.
+
+    A key is empty if it has its default value or if the quantity does not have it.
+    """
 
     measure: str
     """`START`, `PLT`, `EXCHANGE`, `PACED`, or one of `EXPLAINS`."""
     transport: str = ""
     h3: str = ""
     kind: str = ""
-    """Resumption of an exchange, connection of a paced query."""
+    """Resumption of an exchange, or connection mode of a paced query."""
     condition: str = ""
-    """Browser and condition of the rows; empty for the default ones."""
+    """Browser and condition of the rows; empty for Chromium and the condition `main`."""
 
     @property
     def name(self) -> str:
-        """The key values, without the duration."""
+        """The key values as text, without the quantity."""
         return self.named("transport", "h3", "kind", "condition")
 
     def named(self, *keys: str) -> str:
-        """The values of the given fields as text, each once."""
+        """The values of the given fields as text, without empty and repeated values."""
         return " ".join(dict.fromkeys(str(getattr(self, word)) for word in keys if getattr(self, word)))
 
 
@@ -63,19 +66,19 @@ class Step:
     condition: ComparedCondition
     reference: ComparedCondition
     word: str
-    """Name of this key: a field of `ComparedCondition`."""
+    """Name of the key in which both differ: a field of `ComparedCondition`."""
 
 
 def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: pl.LazyFrame) -> pl.DataFrame:
     """Median duration of the valid observations of each condition in each round, for any study.
 
-    Takes the tables. Loads of the A/A self-check are left out.
+    The arguments are complete tables. Loads of the A/A self-check are left out.
 
     Returns
     -------
     polars.DataFrame
-        campaign, round, host, link, page (empty if the duration does not depend on it), the fields of
-        `ComparedCondition`, value (ms, or a number of packets).
+        campaign, round, host, link, page (empty for rows without a page), the fields of `ComparedCondition`, value (ms,
+        or a number of packets).
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
     condition = pl.col("condition").replace("main", "")
@@ -115,7 +118,10 @@ def _rows(frame: pl.LazyFrame, value: pl.Expr, **keys: pl.Expr) -> pl.LazyFrame:
 
 
 def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
-    """The conditions of `durations`, sorted by key: unlisted values by name, then the listed values in their order."""
+    """The conditions in rows of `durations`, sorted by the values of their keys.
+
+    Values of `crosslayer.vocabulary` are sorted in its order, after all other values, which are sorted by name.
+    """
     listed = {"measure": (PLT, START, EXCHANGE, *EXPLAINS, PACED), "transport": tuple(Protocol)}
     listed |= {"kind": (*Resumption, *Connection), "h3": tuple(Http3)}
 
@@ -128,7 +134,11 @@ def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
 
 
 def steps(of: Iterable[ComparedCondition]) -> list[Step]:
-    """For each condition and key, the step from the first condition that differs in this key only."""
+    """Steps between the given conditions.
+
+    For each condition and key, the step begins at the first condition that differs from it in this key only. The first
+    condition itself has no step.
+    """
     known = list(of)
     rows = []
     for condition in known:
@@ -140,13 +150,13 @@ def steps(of: Iterable[ComparedCondition]) -> list[Step]:
 
 
 def values(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
-    """The rows of a condition; `page` is empty if the duration does not depend on it."""
+    """Rows of `durations` that belong to a condition; `page` is empty if the duration does not depend on the page."""
     keys = {name: getattr(condition, name) for name in _KEYS}
     return _per_cell(rows.filter(**keys), condition)
 
 
 def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """The increase by a step within each round that has both conditions, as rows like those of `values`."""
+    """Increase of a duration by a step, in each round that has both conditions; rows like those of `values`."""
     one, other = (
         rows.filter(**{name: getattr(side, name) for name in _KEYS}) for side in (step.condition, step.reference)
     )
@@ -155,14 +165,16 @@ def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
 
 
 def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """Possible reasons why a step adds a different time in real than in virtual time; from two results of `durations`.
+    """Possible reasons why a step adds a different time in real than in virtual time.
+
+    `wall` and `virtual` are results of `durations`.
 
     Returns
     -------
     polars.DataFrame
-        link, page. For the PLT also before_ms, the difference at the start of the response. For an exchange also cpu_ms
-        and packets: cpu_ms is the client's CPU time that the step adds in real time. packets is the number of packets
-        that the step adds in real time, minus that in virtual time.
+        link, page. For the PLT also before_ms: the part of the difference that exists before the response starts. For
+        an exchange also cpu_ms and packets: cpu_ms is the client's CPU time that the step adds in real time. packets is
+        the number of packets that the step adds in real time, minus that in virtual time.
     """
 
     def of(measure: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -196,8 +208,8 @@ def compared(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
     -------
     polars.DataFrame
         link, page, n and rounds (of the smaller sample), wall, wall_low, wall_high, virtual, virtual_low, virtual_high,
-        apart (real minus virtual), low, high; ms, 95 % intervals. Only cells that both have. Intervals are null below
-        `MIN_ROUNDS` rounds.
+        apart (real minus virtual), low, high; ms, 95 % intervals. A row for each cell that both frames have. Intervals
+        are null below `MIN_ROUNDS` rounds.
     """
     by = ("link", "page")
     ours, others = (dict(_medians(rows, by, seed)) for seed, rows in enumerate((wall, virtual)))

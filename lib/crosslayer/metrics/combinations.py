@@ -40,8 +40,8 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        campaign, round, link, page, combination, exchange_ms, browser_plt_ms, plt_ms. A round that lacks one of
-        the two has no row (see `exclusions`).
+        campaign, round, link, page, combination, exchange_ms, browser_plt_ms, plt_ms. A round that lacks the exchange
+        or the load has no row (see `exclusions`).
     """
     return (
         exchanges.select(*ROUND, "protocol", exchange_ms="total_ms")
@@ -59,7 +59,9 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Number of complete rounds of each combination, and of incomplete ones by reason; takes tables with failures.
+    """Number of complete rounds of each combination, and of incomplete ones by reason.
+
+    The arguments are tables that still contain their failed rows.
 
     Returns
     -------
@@ -100,7 +102,7 @@ def relative_increase(combinations: pl.LazyFrame, *, baseline: str = BASELINE) -
     Returns
     -------
     polars.LazyFrame
-        The same rows with `baseline_ms` (its median in the cell) and `increase_percent`. A cell without the
+        The same rows with `baseline_ms` (the baseline's median in the cell) and `increase_percent`. A cell without the
         baseline has no rows.
     """
     of_baseline = pl.col("plt_ms").filter(pl.col("combination") == baseline)

@@ -17,7 +17,7 @@ MAX_POINTS = 200
 
 
 def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_POINTS) -> pl.DataFrame:
-    """Empirical CDF of each group, thinned to exact order statistics; nulls are left out.
+    """Empirical CDF of each group, reduced to some of its order statistics; nulls are left out.
 
     Returns
     -------

@@ -13,9 +13,9 @@ from crosslayer.metrics.resampling import MIN_ROUNDS
 from crosslayer.metrics.rows import CLUSTER
 
 LIMIT_MS = 0.1
-"""Differences up to this value are equivalent."""
+"""Differences up to this value, ms, count as equivalence."""
 LIMIT_SHARE = 0.003
-"""Differences up to this share of the campaign's median are equivalent too."""
+"""Differences up to this share of the campaign's median count as equivalence too."""
 _ROUNDING_MS = 1e-6
 """Rounding error: browsers report steps of 0.1 ms, whose differences are not exact in binary."""
 
@@ -32,7 +32,7 @@ class Drift(StrEnum):
     DRIFTED = "drifted"
     """The whole interval of at least `MIN_ROUNDS` rounds lies outside the limit, on one side."""
     UNDECIDED = "undecided"
-    """Neither is shown; more rounds are necessary."""
+    """The interval shows neither; more rounds are necessary."""
 
 
 def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.LazyFrame]) -> pl.DataFrame:
@@ -41,14 +41,15 @@ def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.La
     Parameters
     ----------
     committed, again
-        Functions that return a table of each campaign by name, like `Dataset.table`.
+        For each campaign, a function that returns a table by its name, like `Dataset.table`.
 
     Returns
     -------
     polars.DataFrame
         table, link, page, condition, measure, rounds, committed_ms, difference_ms, low_ms, high_ms, limit_ms, verdict
-        (`Drift`). Medians over the rounds. The difference is within rounds, with its 95 % interval. Below `MIN_ROUNDS`
-        rounds, low_ms and high_ms are the least and the greatest difference.
+        (`Drift`). committed_ms and difference_ms are medians over the rounds. A difference is the new value minus the
+        committed value of the same round. low_ms and high_ms are its 95 % interval; below `MIN_ROUNDS` rounds, the
+        least and the greatest difference.
     """
     parts = [_table(TABLES[name], committed(name), again(name)) for name in TABLES if TABLES[name].observed]
     return pl.concat(parts)

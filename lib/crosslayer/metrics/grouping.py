@@ -8,15 +8,16 @@ from typing import Any
 import polars as pl
 
 Frames = pl.LazyFrame | Sequence[pl.LazyFrame]
-"""Observations in one frame or in parts, e.g. one per link. Only one part is in memory with its key columns."""
+"""Observations in one frame or in parts, e.g. one per link. Key columns are in memory for one part at a time."""
 
 
 def gathered(
     frames: Frames, by: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Columns of each group, in the order of the group keys; rows without a value in the first column are left out.
+    """Yield the key and the requested columns of each group, in the order of the keys.
 
-    Text columns are categories, rounds have 32 bits. The order within a group is undefined.
+    Rows without a value in the first column are left out. Text columns become categories, and round numbers 32-bit
+    integers. The order within a group is undefined.
     """
     kept: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
     wanted = list(dict.fromkeys((*by, *columns)))

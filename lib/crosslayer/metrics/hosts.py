@@ -7,11 +7,11 @@ import polars as pl
 from crosslayer.metrics.intervals import medians
 
 AGREED_PERCENT = 0.5
-"""Tolerance between hosts in virtual time, percent. Times have steps of 0.1 ms, and loads take 20 ms or more."""
+"""Tolerance between hosts in virtual time, percent: a step of 0.1 ms in the shortest loads, which take 20 ms."""
 
 
 def spread(loads: pl.LazyFrame) -> pl.DataFrame:
-    """Difference of each host's page loads to those of all hosts in the same condition.
+    """Deviation of each host's PLTs from the median PLT of all hosts in the same condition and cell.
 
     Returns
     -------
@@ -26,7 +26,7 @@ def spread(loads: pl.LazyFrame) -> pl.DataFrame:
 
 
 def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT) -> list[str]:
-    """Hosts whose whole interval is outside the tolerance `within_percent`, on one side."""
+    """Hosts whose whole interval in `spread` lies above or below the tolerance of ± `within_percent`."""
     away = (pl.col("low") > within_percent) | (pl.col("high") < -within_percent)
     return spread.filter(away)["host"].to_list()
 

@@ -32,7 +32,7 @@ def medians(
     Parameters
     ----------
     level
-        Level of another quantile instead of the median, from 0 to 1.
+        Level of the quantile, from 0 to 1; by default that of the median.
 
     Returns
     -------
@@ -69,8 +69,8 @@ def quantile_differences(
 ) -> pl.DataFrame:
     """Quantile of one condition minus that of another in each group, with its 95 % interval.
 
-    Both are resampled together. Unlike `paired`, this compares distributions: events that are rare in one condition
-    and common in the other need not occur in the same round.
+    Both conditions are resampled together. Unlike `paired`, this function compares distributions: events that are rare
+    in one condition and common in the other need not occur in the same round.
 
     Returns
     -------
@@ -124,7 +124,10 @@ def relative_medians(
 def relative_to(
     baseline: str, samples: Mapping[str, Sample], rounds: Rounds, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Iterator[tuple[str, int, int, float, float | None, float | None]]:
-    """Increase of each sample's median over the baseline's: name, n, rounds, increase (percent), low, high."""
+    """Yield the increase of each sample's median over the median of the baseline's sample.
+
+    Each result has the name, n, rounds, increase (percent), low and high.
+    """
     estimates: dict[str, list[Reals]] = {name: [] for name in samples}
     for weights in rounds.drawn(resamples, seed):
         base = samples[baseline].quantiles(0.5, weights)
@@ -139,14 +142,14 @@ def relative_to(
 
 
 def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: str) -> pl.LazyFrame:
-    """Difference of two conditions within each round, `first` minus `second`; an input of `medians`.
+    """Difference of two conditions within each round, `first` minus `second`, as input of `medians`.
 
     The frame has at most one observation of each condition in a round.
 
     Returns
     -------
     polars.LazyFrame
-        The columns of `ROUND`, difference (unit of the value); rounds that have both.
+        The columns of `ROUND`, difference (unit of the value). A row for each round that has both conditions.
     """
     one, other = (
         frame.filter(pl.col(condition) == name).select(*ROUND, pl.col(value).alias(column))
@@ -156,7 +159,7 @@ def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: 
 
 
 def paired_costs(frame: pl.LazyFrame, value: str, condition: str, name: str, baseline: str) -> pl.LazyFrame:
-    """Cost of a condition over a baseline within each round, for a value in ms; an input of `medians`.
+    """Increase of a value in ms over the baseline within each round, as input of `medians`.
 
     The frame has at most one observation of each condition in a round.
 
@@ -203,14 +206,14 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
 
 
 def _codes(labels: pl.Series) -> NDArray[np.int64]:
-    """Rank of each value among all values; all 0 if there is only one."""
+    """Rank of each label among the different labels, from 0; a single 0 if all labels are equal."""
     if labels.n_unique() == 1:
         return np.zeros(1, np.int64)
     return labels.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1
 
 
 def estimates_frame(source: Frames, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str) -> pl.DataFrame:
-    """One row per group: by..., n, rounds, the estimate, low, high."""
+    """Frame of estimates with one row per group: by..., n, rounds, the estimate, low, high."""
     schema = schema_of(source, by) | {"n": pl.Int64(), "rounds": pl.Int64()}
     schema |= {name: pl.Float64() for name in (estimate, "low", "high")}
     return pl.DataFrame(rows, schema=schema, orient="row")

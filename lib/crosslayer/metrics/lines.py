@@ -1,7 +1,8 @@
 """A straight line through medians, with the uncertainty of its slope.
 
-If a duration contains a number of round-trips, its median is linear in the RTT, and the slope is this number. Bytes at
-a rate are analogous. Rounds are resampled; each resample has its own medians and its own line through them.
+If a duration contains a number of round-trips, its median is linear in the RTT, and the slope is this number. If a
+duration contains the transfer of bytes at a rate, its median is linear in the time per byte in the same way. Rounds are
+resampled; each resample has its own medians and its own line through them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """The last check of each round, which describes the link of the measurement; takes rows in order of time."""
+    """The last check of each round and cell, which describes the link during the measurement.
+
+    The rows of `link_checks` must be in the order of time.
+    """
     codes = (pl.col(name).cast(pl.Categorical).to_physical() for name in ("campaign", "link", "page"))
     # Numbers instead of names, because there may be millions of rows.
     return link_checks.filter(pl.struct("round", *codes).is_last_distinct())

@@ -1,4 +1,4 @@
-"""Lookups of several transports as series, including lookups with early data."""
+"""DNS lookups as series by transport and kind, including lookups with early data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from crosslayer.vocabulary import Resumption, Role
 def lookup_series(
     dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame, kinds: Mapping[tuple[str, str], str]
 ) -> pl.LazyFrame:
-    """Lookups with `series` (transport and kind, such as `DoQ 0-RTT`) and `total_rtt`.
+    """Rows of DNS lookups with two further columns: `series` (e.g. `DoQ 0-RTT`) and `total_rtt`.
 
-    If packets of the first flight are lost, the server may receive the early data after the handshake. The row of this
-    lookup has an error. It counts here nevertheless, because its delay is the cost of early data under packet loss.
+    If packets of the first flight are lost, the server may receive the early data after the handshake. The row of such
+    a lookup has an error. The row counts here nevertheless, because its delay is the cost of early data under packet
+    loss.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ def lookup_series(
     rtts
         Nominal RTT of each link.
     kinds
-        Ending of the name of a series, by condition and resumption.
+        Text after the transport in the name of a series, by condition and resumption.
     """
     series = pl.col("protocol")
     for (condition, resumption), ending in kinds.items():

@@ -19,12 +19,14 @@ STATISTICS = ("mean", "variance")
 
 
 def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
-    """Rows of `paced_queries` whose evidence confirms their condition.
+    """Valid rows of `paced_queries` of one connection mode, i.e. rows whose evidence confirms the mode.
 
-    `kept`: on a kept connection; if it was lost, its successor counts too, as in the paper. `new`: with a new
-    connection. `0-rtt`: the server accepted it as early data. `net_ms` is the response time without the processing of
-    BIND. `between_ms` is the part of `net_ms` between the proxies (Batenburg 2022, section 4.3), including a wait for a
-    connection. dnsproxy reports no times, so its `between_ms` equals `net_ms`.
+    `kept`: queries on a kept connection or, if it was lost, on its successor, as in BATENBURG22. `new`: queries with a
+    new connection each. `0-rtt`: queries that the server accepted as early data.
+
+    `net_ms` is the response time without the processing time of BIND. `between_ms` is the part of `net_ms` between the
+    DNS proxies at client and server (BATENBURG22, section 4.3), including a wait for a connection. dnsproxy reports no
+    times, so its `between_ms` equals `net_ms`.
     """
     proof = {
         "kept": pl.lit(True),
@@ -43,18 +45,18 @@ def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
 def estimate(
     values: NDArray[np.float64], clusters: NDArray[np.intp], statistic: str, weights: Counts | None
 ) -> Estimate:
-    """Mean or variance (unbiased; in the square of the unit) of observations, and in every resample of the rounds.
+    """Mean or unbiased variance of observations, with draws, i.e. values for the resamples of the rounds.
 
-    Draws are studentised. The distance of a resample's statistic from the value is measured in the resample's own
-    standard errors. The draw lies as many standard errors of the observations from the value, on the other side. The
-    quantiles of draws are then the bootstrap-t interval (Efron and Tibshirani 1993, chapter 12), also in derived
-    statistics. For a variance, all this applies to its logarithm. Without it, intervals lie too low, because few rounds
-    seldom contain observations of a long tail.
+    A variance is in the square of the observations' unit. Draws are studentised. The distance of a resample's statistic
+    from the value is measured in the resample's own standard errors. The draw lies as many standard errors of the
+    observations from the value, on the other side. The quantiles of draws are then the bootstrap-t interval (Efron and
+    Tibshirani 1993, chapter 12), also in derived statistics. For a variance, all this applies to its logarithm. Without
+    the logarithm, intervals lie too low, because few rounds seldom contain observations of a long tail.
 
     Parameters
     ----------
     clusters
-        Number of the round each observation belongs to.
+        Number of each observation's round.
     weights
         How often each round was drawn, shape (resamples, rounds); None gives no interval.
     """
@@ -74,7 +76,7 @@ def _studentised(
     sums = [np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1]) for power in (0, 1, 2)]
 
     def of(drawn: NDArray[Any]) -> tuple[Reals, Reals]:
-        """The statistic in each row, and its standard error from the influence of each round."""
+        """The statistic for each row of `drawn`, and its standard error from the influence of each round."""
         n = weighted_sums(drawn, sums[0])
         mean = weighted_sums(drawn, sums[1]) / n
         if statistic == "mean":
@@ -111,8 +113,8 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
     Returns
     -------
     polars.DataFrame
-        by..., n (observations), rounds, value, low, high. The interval (rounds resampled) is null under
-        `ROUNDS_OF_MOMENTS`.
+        by..., n (observations), rounds, value, low, high. The interval (rounds resampled) is null below
+        `ROUNDS_OF_MOMENTS` rounds.
     """
     rows: list[tuple[Any, ...]] = []
     for key, group in groups(frame, [value], by):

@@ -13,19 +13,20 @@ _Z10 = -1.281552
 
 
 def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.DataFrame:
-    """Rounds until the 95 % interval of the median PLT has a given half-width, from the rows of `combine`.
+    """Number of rounds for which the 95 % interval of the median PLT has a given half-width.
 
-    The pilot's interval is that of the bootstrap. With more rounds, its half-width falls with their square root, as for
-    a median asymptotically, and the extension for few rounds (`reach`) vanishes. The pilot's half-width is itself
-    uncertain. It depends on the observations between both ends, about `1.96 sqrt(rounds)` of them, and scatters like a
-    gamma variable of this shape. `rounds_enough` takes this into account.
+    `combinations` has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds,
+    the half-width falls with the square root of their number, as for a median asymptotically. The extension for few
+    rounds (`reach`) then vanishes. The pilot's half-width is itself uncertain. It depends on the observations between
+    both ends, about `1.96 sqrt(rounds)` of them. It scatters like a gamma variable of this shape, which `rounds_enough`
+    takes into account.
 
     Returns
     -------
     polars.DataFrame
         link, page, combination, rounds, median_ms, half_width_percent (all three of the pilot), rounds_needed (best
-        estimate), rounds_enough (with 90 % confidence). The last three are null below `MIN_ROUNDS` rounds; both numbers
-        of rounds are at least that.
+        estimate), rounds_enough (with 90 % confidence). The last three are null below `MIN_ROUNDS` rounds;
+        rounds_needed and rounds_enough are at least `MIN_ROUNDS`.
     """
     rounds = pl.col("rounds").cast(pl.Float64)
     shape = _Z95 * rounds.sqrt()

@@ -21,22 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_ROUNDS = 6
-"""Fewer rounds give no 95 % interval: even the whole range of five contains the median with only 93.75 %."""
+"""Minimum number of rounds for a 95 % interval; the range of five contains the median with 93.75 % only."""
 
 FEWEST_BEYOND = 4.5
-"""Fewer observations beyond a quantile give no interval, because resamples cannot reach beyond the sample."""
+"""Minimum number of observations beyond a quantile for an interval; resamples cannot reach beyond the sample."""
 
 ROUNDS_OF_MOMENTS = 16
-"""Fewer rounds give no interval of a mean, variance or share, because their standard error is too uncertain."""
+"""Minimum number of rounds for an interval of a mean, variance or share; with fewer, the error is too uncertain."""
 
 RESAMPLES = 1000
 LEVEL = 0.95
 
 MOST_BLOCKS = 2_000
-"""Maximum number of blocks: above it, whole blocks of neighbouring rounds are drawn (Carlstein 1986).
+"""Maximum number of blocks that are drawn.
 
-The width of an interval then has an error of 1.6 %, less than the error from the number of resamples. Campaigns can
-therefore have any size.
+With more rounds, a block consists of several neighbouring rounds (Carlstein 1986). The width of an interval then has an
+error of 1.6 %, less than the error from the number of resamples. Campaigns can therefore have any size.
 """
 
 _CELLS_IN_MEMORY = 4_000_000
@@ -49,7 +49,7 @@ _PARTS = 16
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.float64]
-"""Whole numbers as floats: multiplication is ten times as fast, and still exact."""
+"""Numbers of draws: whole numbers as floats, whose products are exact and ten times as fast as those of integers."""
 Clusters = NDArray[np.signedinteger]
 
 
@@ -84,7 +84,10 @@ def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Cluster
 
 @lru_cache(maxsize=4)
 def _kept(rounds: int, resamples: int, seed: int) -> Counts:
-    """All counts, cached: drawing them takes longer than using them, and most groups have the same number of rounds."""
+    """The counts of all resamples, cached.
+
+    Drawing them takes longer than using them, and most groups have the same number of rounds.
+    """
     counts = np.concatenate(list(_counted(rounds, resamples, seed, max(1, _CELLS_IN_CACHE // rounds))))
     counts.flags.writeable = False
     return counts
@@ -92,7 +95,10 @@ def _kept(rounds: int, resamples: int, seed: int) -> Counts:
 
 @lru_cache(maxsize=4)
 def _kept_by_host(hosts: bytes, resamples: int, seed: int) -> Counts:
-    """As `_kept`, for the hosts of rounds."""
+    """The counts of all resamples for rounds of several hosts, cached.
+
+    `hosts` has the host of each round, as the bytes of 64-bit integers.
+    """
     counts = next(_counted_by_host(np.frombuffer(hosts, np.int64), resamples, seed, resamples))
     counts.flags.writeable = False
     return counts
@@ -122,11 +128,11 @@ def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> 
 def drawn_crossed(
     hosts: Clusters, kinds: tuple[Clusters, Clusters], resamples: int = RESAMPLES, seed: int = 0
 ) -> Counts:
-    """Number of times that each block is drawn, shape (resamples, blocks), if a host is a pair of two clusters.
+    """Number of times that each block is drawn if a host is a pair of clusters; shape (resamples, blocks).
 
-    Clusters of each kind are drawn with replacement and independently. The number of times that a pair is drawn is the
-    product of both (pigeonhole bootstrap: Owen, The Annals of Applied Statistics 1, 2007). Its blocks are drawn with
-    replacement.
+    An example of a pair is a vantage point and a resolver. Clusters of each kind are drawn with replacement and
+    independently. The number of times that a pair is drawn is the product of the numbers of both clusters (pigeonhole
+    bootstrap: Owen, The Annals of Applied Statistics 1, 2007). The blocks of a pair are drawn with replacement.
 
     Parameters
     ----------
@@ -190,10 +196,11 @@ def rank_of(q: float, size: Any) -> Any:
 
 
 class Sample:
-    """Observations of one condition. For quantiles of resamples, only the observations near the quantile are sorted.
+    """Observations of one condition.
 
     `clusters` has the number of each observation's round, and `blocks` the number of each round's block. With
-    `several_hosts`, hosts are drawn before rounds.
+    `several_hosts`, hosts are drawn before rounds. For quantiles of resamples, only the observations near the quantile
+    are sorted.
     """
 
     def __init__(
@@ -276,7 +283,10 @@ class Sample:
         return np.where(some, low + (position - np.floor(position)) * (high - low), np.nan), True
 
     def _near(self, first: int, last: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Mask of the observations below a range that includes ranks `first` to `last`, and its sorted indices."""
+        """Mask of the observations below a range, and indices of the observations in the range, sorted by value.
+
+        The range contains at least the ranks `first` to `last`.
+        """
         size = len(self._pilot)
         share, unsure = size / self.size, 0.0 if size == self.size else 2.5 * math.sqrt(size)  # at least 5 sigma
         low, high = math.floor(first * share - unsure), math.ceil(last * share + unsure)
@@ -336,7 +346,7 @@ class Rounds:
         return Sample(values[chosen], self.numbers[chosen], self.blocks, several_hosts=bool(self.hosts.any()))
 
     def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
-        """Number of times that each block is drawn, see `drawn`."""
+        """Number of times that each block is drawn; see the function `drawn` of this module."""
         return drawn(len(self.hosts), resamples, seed, self.hosts)
 
 
@@ -356,17 +366,17 @@ class Estimate:
 
     value: float
     n: int
-    """Observations of the smallest sample it was computed from."""
+    """Number of observations of the smallest sample behind the statistic."""
     rounds: int
-    """Rounds of the sample with the fewest rounds."""
+    """Number of rounds of the sample that has the fewest rounds."""
     draws: Reals | None = None
-    """Values in the resamples, shape (resamples,); None with too few rounds or if the bootstrap is not applicable."""
+    """Values in the resamples, shape (resamples,); None with too few rounds or without a bootstrap."""
     ends: tuple[float, float] | None = None
     """The interval of a statistic for which the bootstrap is not applicable; derived statistics do not inherit it."""
     needed: int = MIN_ROUNDS
     """Number of rounds that an interval needs: `ROUNDS_OF_MOMENTS` for a mean; see `FEWEST_BEYOND` for a quantile."""
     in_logarithm: bool = False
-    """Whether the interval, as for a variance, narrows with more rounds on a logarithmic scale."""
+    """Whether the interval of the statistic's logarithm narrows with the square root of rounds, as for a variance."""
 
     @property
     def enough(self) -> bool:
@@ -384,7 +394,7 @@ class Estimate:
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
     """A statistic computed from estimates whose resamples belong together.
 
-    The function takes one number for each estimate, or one array for each, elementwise.
+    `function` takes one number for each estimate, or one array of draws for each estimate (elementwise).
     """
     draws = [e.draws for e in estimates if e.draws is not None]
     return Estimate(

@@ -20,7 +20,7 @@ CLUSTER = ROUND[:3]
 _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())
 
 _LOADS = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
-"""Name of loads in tables that also have exchanges."""
+"""Names of page loads by handshake, for tables that contain exchanges too."""
 
 
 def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
@@ -33,18 +33,19 @@ def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
 
 
 def tcp_rtts(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful TCP connects (`tcp_rtts`), same columns."""
+    """Rows of successful TCP connects; the columns are those of the table `tcp_rtts`."""
     return table.filter(pl.col("error").is_null())
 
 
 def page_loads(
     table: pl.LazyFrame, *, condition: str | None = "main", role: Role | None = Role.MEASURED
 ) -> pl.LazyFrame:
-    """Successful rows of `page_loads`, of one condition and role or of all (None), with the browser's connect time.
+    """Successful rows of `page_loads`, with the column `connect_duration_ms`.
 
-    `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only if
-    the server log confirms that its request was early data; in an imported campaign, without server log, if it
-    was requested as 0-RTT. For live pages, the column `resolver` replaces the link.
+    None for `condition` or `role` selects all of them. `connect_duration_ms` is `connectEnd - connectStart`, as in
+    TNSM24 section IV-A. A load counts as H3 0-RTT only if the server log confirms that its request was early data. In
+    an imported campaign, which has no server log, the requested handshake counts. For live pages, the column `resolver`
+    replaces the link.
     """
     asked = {"condition": condition, "role": role}
     wanted = {name: value for name, value in asked.items() if value is not None}

@@ -16,14 +16,14 @@ from crosslayer.metrics.rows import CELL, ROUND, page_loads
 from crosslayer.vocabulary import Role
 
 EQUAL_PERCENT = 3.0
-"""Margin of equality: largest difference of the median PLT that counts as none."""
+"""Margin of equality, percent: the largest difference between median PLTs that counts as none."""
 
 TEST_LEVEL = 0.9
 """A 90 % interval within the margins is equivalent to two one-sided tests at 5 % each (Schuirmann, 1987)."""
 
 
 class LoadKind(NamedTuple):
-    """A kind of page loads, which differ only by chance."""
+    """A kind of page load; loads of one kind differ only by chance."""
 
     h3: str
     condition: str
@@ -105,7 +105,7 @@ def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[C
     cells
         With the series of `loads_by_kind`.
     named
-        Other names that some of these series have in `cells`.
+        Names of series in `cells`, by series of `loads_by_kind`; only for series that have another name there.
     """
     called = named or {}
     results = {}
@@ -134,7 +134,7 @@ def equivalence(
     by: Sequence[str],
     margin: float = EQUAL_PERCENT,
 ) -> pl.DataFrame:
-    """Whether the median of the differences of each group is 0, by two one-sided tests (TOST).
+    """Test whether the median difference of each group lies within a margin around 0, by two one-sided tests.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def equivalence(
     -------
     polars.DataFrame
         by..., n, median, low, high (90 % interval, rounds resampled), equal (the interval is within the margins; null
-        if there are too few rounds for one), p (the larger of both one-sided tests), ks (greatest distance of the two
+        if there are too few rounds for one), p (the larger p-value of both tests), ks (greatest distance of the two
         distributions), ks_p (probability of at least this distance if both are equal). Percent of the PLT, shares of 1.
     """
     rows = []
