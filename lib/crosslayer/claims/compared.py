@@ -20,8 +20,9 @@ def compared(verdicts: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        claim_id, quantity, scope, unit; verdict, ours, low and high of the first campaign; the same columns with the
-        suffix `_other` of the second; changed (whether the verdicts differ). Rows are in the order of the first.
+        claim_id, quantity, scope, unit; verdict, ours, low and high of the first campaign; verdict_other, ours_other,
+        low_other and high_other of the second campaign; changed (whether the verdicts differ). Rows are in the order of
+        `verdicts`.
     """
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     one = verdicts.filter(measured).select("claim_id", "quantity", "scope", "unit", *_OURS)

@@ -19,13 +19,17 @@ FEWEST_ROUNDS = 3
 """Minimum number of rounds of any estimate: one or two observations do not describe a distribution."""
 
 _KEPT_IN_MEMORY = 40_000_000
-"""Maximum total observations of the cached samples; the next check often needs the same sample."""
+"""Maximum total observations of the samples in the cache, which exists because checks often share samples."""
 
 _SAME_RTT = 0.01
 _EQUAL_SHARES = 0.8
 
 Statistic = Callable[[Sample, Counts | None], Estimate]
-"""A statistic of a sample and its resamples. It is hashable, because it is part of the cache key of estimates."""
+"""Function that computes an `Estimate` from a sample and the numbers of draws of each resample.
+
+The second argument is None if there are too few rounds for resamples. The function must be hashable, because it is part
+of the cache key of estimates.
+"""
 
 
 class NotMeasured(Exception):  # noqa: N818 - an answer, not a fault
@@ -53,7 +57,7 @@ class Observed:
     ----------
     rows
         Every valid observation, as cells or as rows. Columns of rows: campaign, round, host, link, page, series (text)
-        and value (in the unit of its series). Of several frames, only one is in memory at a time.
+        and value (in the unit of its series). If there are several frames, only one is in memory at a time.
     rtts_ms
         Nominal RTT of each link, ms, ascending.
     links
@@ -101,13 +105,16 @@ class Observed:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Links that are pooled if a series names none; `NotMeasured` if there are none."""
+        """Links that are pooled if a series names no links; raises `NotMeasured` if there are none."""
         if not self._links:
             raise NotMeasured("this campaign has no observations of this kind on a link whose RTT is known")
         return self._links
 
     def rtt_ms(self, link: str) -> float:
-        """Nominal RTT of a link, ms; `NotMeasured` if the paper's link of this name has another RTT."""
+        """Nominal RTT of a link, ms.
+
+        Raises `NotMeasured` if the RTT is unknown, or if it differs from that of the paper's link of the same name.
+        """
         if link not in self._rtts_ms:
             known = f"the RTT of {link} is not known"
             raise NotMeasured(known if link in self._with_rows else f"this campaign has no link {link}")
@@ -179,7 +186,10 @@ class Observed:
 
 
 def _drawn_pairs(rounds: metrics.Rounds, pairs: Mapping[str, tuple[str, str]]) -> Counts:
-    """Number of times that each resample contains each round; hosts are numbered in the order of their names."""
+    """Number of times that each block is drawn, for campaigns whose hosts are pairs; shape (resamples, blocks).
+
+    `Rounds` numbers the hosts in the order of their names.
+    """
     first, second = zip(*(pairs[name] for name in sorted(pairs)), strict=True)
     kinds = tuple(np.unique(kind, return_inverse=True)[1] for kind in (first, second))
     return drawn_crossed(rounds.hosts, (kinds[0], kinds[1]))

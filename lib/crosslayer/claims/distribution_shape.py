@@ -59,7 +59,7 @@ def share_within(part: Sample, whole: Sample, low: float, high: float) -> float:
 
 
 def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list[float]]:
-    """Maxima as (x, density), and the valleys between them."""
+    """Modes as (x, density), and the x of the valleys between them."""
     # The grid covers the central 98 %, because outliers would widen it until it misses the modes. It loses no mode: a
     # mode has at least a fifth of the highest mode's density, so none lies in the outermost percent.
     first, p25, p75, last = np.quantile(values, [0.01, 0.25, 0.75, 0.99])

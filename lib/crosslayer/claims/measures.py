@@ -38,7 +38,7 @@ class Measure(ABC):
 
     @abstractmethod
     def __call__(self, observed: Observed) -> Estimate:
-        """Value in a campaign and in every resample of its rounds."""
+        """Compute the value in a campaign and in every resample of its rounds."""
 
     @abstractmethod
     def on(self, *links: str) -> Measure:
@@ -80,7 +80,10 @@ class Measure(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Derived(Measure):
-    """A measure computed from others. The function takes their values, or arrays of values elementwise."""
+    """A measure computed from other measures.
+
+    `function` takes one number for each of them, or one array of draws for each of them (elementwise).
+    """
 
     function: Callable[..., Any]
     parts: tuple[Measure, ...]
@@ -105,7 +108,7 @@ class CustomMeasure(Measure):
         return self.ask(observed)
 
     def on(self, *links: str) -> Measure:
-        """Refuse with `TypeError`: the function chooses its links itself."""
+        """Raise `TypeError`, because the function chooses its links itself."""
         raise TypeError(f"{self.ask} chooses its links itself")
 
 
@@ -125,7 +128,7 @@ class SeriesStatistic(Measure):
         return replace(self, series=replace(self.series, links=links))
 
     def among(self, links: Callable[[Observed], Sequence[str]]) -> Self:
-        """The same measure on links that depend on the campaign."""
+        """The same measure on the links that a function chooses for a campaign."""
         return replace(self, series=replace(self.series, links=links))
 
     def by(self, statistic: Statistic) -> Self:
@@ -133,11 +136,11 @@ class SeriesStatistic(Measure):
         return replace(self, statistic=statistic)
 
     def at(self, q: float) -> Self:
-        """Another quantile."""
+        """The quantile `q` of the same observations."""
         return self.by(Quantile(q))
 
     def spread(self, low: float = 0.05, high: float = 0.95) -> Measure:
-        """Distance of two quantiles."""
+        """Difference between two quantiles of the same observations."""
         return self.at(high) - self.at(low)
 
 

@@ -34,7 +34,7 @@ VALID_LOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows of a table and their value, which form a series or one term of a sum."""
+    """Origin of a series or of one of its terms: a table, a filter of its rows, and a value."""
 
     table: str
     rows: pl.Expr
@@ -44,7 +44,7 @@ class Source:
 
 
 def with_columns(values: Mapping[str, Any]) -> pl.Expr:
-    """Filter of the rows whose columns have these values."""
+    """Filter that selects the rows whose columns have these values, compared as text."""
     return reduce(operator.and_, (pl.col(column) == str(value) for column, value in values.items()))
 
 
@@ -59,7 +59,7 @@ class RowsOfClaim:
     table: str
     rows: pl.Expr
     series: tuple[str, ...]
-    """Name of the series in the claim."""
+    """Names of the claim's series that come from this table."""
 
     def code(self, folder: str) -> str:
         """Python code that reads the rows from a dataset folder."""
@@ -138,7 +138,10 @@ def written(expression: pl.Expr) -> str:
 
 
 def _lines(expression: str) -> str:
-    """An expression without superfluous parentheses: one line per condition, each alternative in parentheses."""
+    """Python code of a filter without superfluous parentheses.
+
+    Each condition is on its own line, and each alternative in parentheses.
+    """
     alternatives = []
     for alternative in _operands(ast.parse(expression, mode="eval").body, ast.BitOr):
         conditions = []

@@ -23,7 +23,7 @@ from crosslayer.claims.tolerances import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TR
 from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, student_reach
 
 Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
-"""Measures that are claimed to be above 0, by name; a function if the names depend on the campaign."""
+"""Measures that are claimed to be above 0, by name; or a function that returns them for a campaign."""
 
 
 class Verdict(StrEnum):
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     NOT_REPRODUCED = "not reproduced"
     FOLLOWS = "follows"
-    """The configuration alone gives the published value: no evidence for or against it."""
+    """The configuration alone gives the published value, so measuring it is no evidence for or against the claim."""
     NOT_MEASURED = "not measured"
 
 
@@ -44,13 +44,13 @@ class Outcome:
 
     verdict: Verdict
     why: str
-    """One sentence."""
+    """Reason for the verdict, in one sentence."""
     estimate: Estimate | None = None
     unit: str = ""
     round_trips: str = ""
     """Whether a duration has the published number of round-trips: yes, no, inconclusive; empty for other claims."""
     overhead: str = ""
-    """Whether the time beyond whole round-trips is as published; same values as `round_trips`."""
+    """Whether the time beyond whole round-trips is as published; values as for `round_trips`."""
     rounds_needed: int | None = None
     """Number of rounds that would decide an inconclusive result, if its value stays the same."""
     would_decide: str = ""
@@ -66,7 +66,11 @@ class Position(StrEnum):
 
 
 def position(ours: Estimate, low: float, high: float) -> Position:
-    """Position of the 95 % interval relative to [low, high]; without an interval the point estimate is used."""
+    """Position of the 95 % interval relative to [low, high].
+
+    A statistic that never has an interval is judged by its value. With too few rounds for an interval, the result is
+    `ACROSS`.
+    """
     ends = ours.interval or (ours.value, ours.value)
     if not ours.enough or not ((low <= ends[0] and ends[1] <= high) or ends[1] < low or ends[0] > high):
         return Position.ACROSS
@@ -79,9 +83,11 @@ def above_0(margin: Estimate) -> Position:
 
 
 def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
-    """Number of rounds after which the interval would contain no border; its width falls with their square root.
+    """Number of rounds after which the interval would contain none of the borders.
 
-    None if no number of rounds suffices: the estimate equals a border, or has no bootstrap interval.
+    The width of the interval falls with the square root of this number. With too few rounds for an interval, the result
+    is the number that an interval needs. None if the interval contains no border, if the estimate equals a border, or
+    if there is no bootstrap interval.
     """
     if not ours.enough:
         return ours.needed
@@ -103,13 +109,16 @@ def _rounds(number: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Direction of a duration: it takes at least `minimum` round-trips and fewer than `minimum + 1`."""
+    """Criterion of "direction only" for a duration: `minimum` to `minimum + 1` round-trips.
+
+    The interval may begin at `minimum` and must end below `minimum + 1`.
+    """
 
     minimum: int
 
     @property
     def range(self) -> tuple[float, float]:
-        """Lowest and highest duration with this direction, RTT."""
+        """Lowest and highest duration that meets the criterion, RTT."""
         return self.minimum - ROUND_TRIP_SLACK, float(np.nextafter(self.minimum + 1, 0))
 
     def holds(self, ours: Estimate, published: float) -> bool:
@@ -125,7 +134,7 @@ class RoundTrips:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Direction of a difference: it has the published sign, and its interval excludes 0."""
+    """Criterion of "direction only" for a difference: it has the published sign, and its interval excludes 0."""
 
     def holds(self, ours: Estimate, published: float) -> bool:
         """True if the whole interval, or without one the value, has the published sign."""
@@ -153,14 +162,14 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Reason why a result differs, with numbers of the campaign that support it."""
+    """Reason why a result differs from the published value, with numbers of the campaign that support the reason."""
 
     text: str
     """Template of the reason: `{0}` is replaced by the first number, and so on."""
     numbers: tuple[Measure, ...]
 
     def filled(self, observed: Observed) -> str:
-        """Text with its numbers; if the campaign lacks them, the text starts with "A guess"."""
+        """The reason with its numbers; if the campaign lacks them, the text starts with "A guess"."""
         try:
             numbers = [number(measure(observed).value) for measure in self.numbers]
         except NotMeasured:
@@ -177,23 +186,22 @@ class Check:
     sentence: str
     """Statement of the paper in our words."""
     of: Measure | Margins | str
-    """The measure, or the reason why the claim cannot be measured."""
+    """The measure or the margins, or the reason why the claim cannot be measured."""
     rule: Rule | None = None
     cause: Cause | str = ""
     """Cause of a deviation, shown only if the result deviates. A text without measured numbers must contain "guess"."""
     remark: Cause | str = ""
     """Remark for the reader in addition to the published note."""
     follows_from: str = ""
-    """Identifier of another claim that determines this one, and how."""
+    """Identifier of another claim that determines this claim, and the relation of both."""
     given_by: str = ""
     """Configuration that determines the published value, so that measuring it gives no evidence."""
     given: Measure | None = None
-    """Value that the configuration alone gives. The claim follows from the configuration only if this value is
-    reproduced; with None it always follows."""
+    """Value that the configuration alone gives; None if the claim always follows from the configuration."""
     sample: int = 0
-    """Number of observations behind a published minimum or maximum, which depends on this number."""
+    """Number of observations behind a published minimum or maximum; both depend on this number."""
     plain: Callable[[Observed], str] | None = None
-    """Verdict on a headline of the paper in plain words, with the reason."""
+    """Function that returns the verdict on a headline of the paper in plain words, with the reason."""
 
     @property
     def criterion(self) -> str:
@@ -233,7 +241,7 @@ class Check:
 
 
 claim = Check
-"""`Check` under the name that tables of claims use."""
+"""Short name of `Check` for the tables of claims in the studies."""
 
 
 def by_id(
@@ -244,7 +252,7 @@ def by_id(
     given: Mapping[str, str] | None = None,
     samples: Mapping[int, str] | None = None,
 ) -> dict[str, Check]:
-    """The checks of a study by identifier of their claim.
+    """The checks of a study by identifier of their claim, completed by fields that are given separately.
 
     Parameters
     ----------
@@ -286,7 +294,7 @@ _BY_POSITION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A published number, with a tolerance."""
+    """Rule for a published number: the interval must lie within a tolerance of the number."""
 
     tolerance: Tolerance
     unit: str
@@ -294,9 +302,9 @@ class Number:
     published: float | None = None
     """Published value, if the claim is in words ("approximately equal") or its value is not a plain number."""
     up_to: bool = False
-    """Whether the claim is "up to" the published value: above 0, and not above this value."""
+    """Whether the claim is "up to" the published value: the interval must lie between 0 and this value."""
     resolution: float = 0.0
-    """Smallest value, in the unit, that the clock of the campaign resolves. Smaller values are inconclusive."""
+    """Smallest value, in `unit`, that the clock of the campaign resolves. Smaller values are inconclusive."""
 
     @property
     def criterion(self) -> str:
@@ -352,7 +360,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A statement that something is above or below a value."""
+    """Rule for a statement that a value is above or below a bound."""
 
     above: float | None = None
     below: float | None = None
@@ -379,14 +387,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """A statement that some values are greater than others. Each comparison is a margin that must be above 0.
+    """Rule for a statement that some values are greater than others; each comparison is a margin above 0.
 
-    The comparisons are judged jointly (Benjamini and Heller, Biometrics 64, 2008). At least u of k margins are above 0
-    if the u-th strongest one is significant. Its critical value is that of the greatest among this margin and all
-    weaker ones (max-t over the same resamples). With u = k only the weakest margin is tested: an intersection-union
-    test, which needs no correction. The statement is refuted if k - u + 1 margins are below 0 by the same rule. With
-    u = k, one margin below 0 refutes it, after correction for all k. `docs/reference/statistics.md` has the error rates
-    and the power.
+    The comparisons are judged jointly (Benjamini and Heller, Biometrics 64, 2008). Of k margins, u must be above 0
+    (`enough`). At least u margins are above 0 if the u-th strongest one is significant. Its critical value is that of
+    the greatest among this margin and all weaker ones (max-t over the same resamples). With u = k only the weakest
+    margin is tested: an intersection-union test, which needs no correction. The statement is refuted if k - u + 1
+    margins are below 0 by the same rule. With u = k, one margin below 0 refutes it, after correction for all k.
+    `docs/reference/statistics.md` has the error rates and the power.
     """
 
     unit: str
@@ -394,9 +402,9 @@ class Ordering:
     """Number of margins that must be above 0; None for all."""
     criterion: str = "95 % interval of each difference excludes 0"
     resolution: float = 0.0
-    """Smallest difference, in the unit, that the clock of the campaign resolves. Smaller differences have no sign."""
+    """Smallest difference, in `unit`, that the clock of the campaign resolves. Smaller differences have no sign."""
     resolutions: Mapping[str, float] = field(default_factory=dict)
-    """The same of margins that have another unit, by the name of the margin."""
+    """`resolution` of the margins that have another unit, by name of the margin."""
 
     def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
@@ -436,17 +444,17 @@ class _Margin:
 
     estimate: Estimate
     end: float
-    """End of the interval that is nearer to 0 or beyond it; positive on the tested side."""
+    """Lower end of the interval; on the side below 0, that of the interval with reversed sign."""
     floor: float
     """Smallest distance from 0 that the clock resolves."""
     strength: float
-    """Standard errors between floor and value. Without scatter, ±infinite; with too few rounds, -infinite."""
+    """Distance of the value from `floor`, standard errors: ±infinite without scatter, -infinite with too few rounds."""
     deviations: Reals | None
-    """Value minus resample for each resample, positive on the tested side, standard errors; None without scatter."""
+    """Value minus each resample, in standard errors, positive on the tested side; None without scatter."""
 
     @classmethod
     def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:
-        """The margin tested above 0, and below 0."""
+        """Two tests of a margin: above 0, and below 0."""
         low, high = estimate.interval or (estimate.value, estimate.value)
         error = 0.0 if estimate.draws is None or not estimate.enough else float(np.nanstd(estimate.draws))
         sides = []
@@ -461,7 +469,7 @@ class _Margin:
 
     @property
     def sure(self) -> bool:
-        """Whether this margin alone is beyond the floor, at 97.5 % confidence."""
+        """Whether the margin, tested alone, is beyond the floor at 97.5 % confidence."""
         return self.estimate.enough and self.end >= self.floor
 
 
@@ -472,9 +480,9 @@ def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
 
 
 def _critical(margins: Sequence[_Margin]) -> float:
-    """Standard errors that the greatest of these margins exceeds by chance with 2.5 % probability.
+    """Number of standard errors that the greatest of these margins exceeds by chance with 2.5 % probability.
 
-    Computed from their resamples and widened to Student's t, like every interval (`resampling.student_reach`).
+    It is computed from their resamples and widened to Student's t, like every interval (`resampling.student_reach`).
     """
     deviations = [margin.deviations for margin in margins if margin.deviations is not None]
     if not deviations:
@@ -502,7 +510,7 @@ _BELOW = "below what the clock of this campaign resolves"
 
 
 def _unresolved(ours: Estimate, resolution: float) -> bool:
-    """Whether the whole interval is smaller than what the clock resolves."""
+    """Whether the absolute values of the whole interval are smaller than the resolution of the clock."""
     ends = ours.interval or (ours.value, ours.value)
     return resolution > 0 and ours.enough and max(map(abs, ends)) < resolution
 
@@ -532,7 +540,7 @@ def within(measures: Mapping[str, Measure], centre: float, distance: float) -> d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A statement about the shape of a distribution, judged by a share that must reach a level."""
+    """Rule for a statement about the shape of a distribution: a share must reach a level."""
 
     level: float
     direction: Measure
@@ -579,7 +587,11 @@ def spaced(unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """Number with as many digits as the papers print: two decimals, one from 100, none from 1000, up to 4 below 0.1."""
+    """Number as text, with as many digits as the papers print.
+
+    Whole numbers and numbers from 1000 on have no decimals, numbers from 100 on one, and other numbers two. Numbers
+    below 0.1 have up to four.
+    """
     size = abs(value)
     if value == round(value) or size >= 1000:
         return f"{value:.0f}"

@@ -25,7 +25,7 @@ SENT, RECEIVED, QUERY, RESPONSE = SIZES_BY_PART
 
 
 def size(series: str, *parts: str) -> Measure:
-    """Sum of the median bytes of some parts, by default of all, as in Table 1."""
+    """Sum of the median bytes of some parts of an exchange, by default of all parts, as in Table 1."""
     return total(median(f"{series} {part}") for part in parts or SIZES_BY_PART)
 
 
@@ -35,7 +35,7 @@ def exchange(series: str) -> Measure:
 
 
 def saved(faster: str, *slower: str) -> Measure:
-    """Decrease of one transport's exchange compared with the mean of others, percent."""
+    """Time that an exchange over one transport saves, compared with the mean of other transports, percent."""
     return (1 - exchange(faster) / mean(exchange(series) for series in slower)) * 100
 
 
@@ -46,10 +46,13 @@ class Vantages:
     point_of: Callable[[str], str | None]
     """Vantage point of a link; None if it has none."""
     needed: tuple[str, ...] = ()
-    """Vantage points that a statistic over all of them needs; if empty, those that the campaign has."""
+    """Vantage points that a statistic over all vantage points needs; if empty, those that the campaign has."""
 
     def duration(self, series: str, part: str, *points: str) -> Measure:
-        """Median over all resolvers of some vantage points, by default of all vantage points; ms."""
+        """Median duration of a part of an exchange over all resolvers of some vantage points, ms.
+
+        By default, the vantage points are those of `needed`, or all of the campaign if `needed` is empty.
+        """
         return median(f"{series} {part}").among(_seen_from(self, points or self.needed))
 
     def of(self, o: Observed) -> list[str]:
@@ -60,7 +63,10 @@ class Vantages:
         return list(points)
 
     def spread_over_protocols(self, o: Observed) -> Estimate:
-        """Increase of the slowest over the fastest transport's resolve time, percent; maximum over vantage points."""
+        """Increase of the longest over the shortest median resolve time of the transports, percent.
+
+        The result is the largest increase among the vantage points.
+        """
         by_point = (
             Derived(
                 lambda *xs: (np.max(xs, axis=0) / np.min(xs, axis=0) - 1) * 100,
@@ -71,7 +77,7 @@ class Vantages:
         return max((measure(o) for measure in by_point), key=lambda estimate: estimate.value)
 
     def checks(self) -> list[Check]:
-        """Every result of section 3.1, with Table 1 and Fig. 2."""
+        """Checks of every result of section 3.1 of IMC22, with Table 1 and Fig. 2."""
         duration = self.duration
         resolving = {
             f"{VANTAGE_POINTS[slow]} over {VANTAGE_POINTS[fast]}": (
@@ -156,7 +162,10 @@ class Vantages:
 
 @cache
 def _seen_from(vantages: Vantages, points: tuple[str, ...]) -> Callable[[Observed], Sequence[str]]:
-    """Links of some vantage points, all links for an empty tuple. `NotMeasured` for a point without links."""
+    """Function that returns the links of some vantage points; all links of the campaign for an empty tuple.
+
+    It raises `NotMeasured` if a vantage point has no links.
+    """
 
     def links(o: Observed) -> Sequence[str]:
         if not points:
@@ -208,7 +217,7 @@ TABLE_1 = {
     ("DoH", RESPONSE): "I073",
     ("DoT", RESPONSE): "I074",
 }
-"""Claim of each cell of Table 1, by transport and part; the key of a total has no part."""
+"""Claim identifier of each cell of Table 1, by transport and part; the key of a total has no part."""
 
 
 def _table_1() -> list[Check]:

@@ -64,13 +64,13 @@ OURS = "crosslayer"
 _OWN = {"paper": OURS, "claim_id": "", "quantity": ""} | dict.fromkeys(
     ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
 )
-"""Columns of `claims.csv` for a claim of our own studies, which the file does not have."""
+"""Values for the columns of `claims.csv` for a claim of our own studies, which the file does not contain."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Claims that campaigns of one study are compared with: `CLAIMS` of the study."""
+    """The claims of one study, and what is needed to compare them with a campaign: `CLAIMS` of the study."""
 
     checks: Mapping[str, Check]
     """Checks by claim identifier; a claim belongs to one study at most."""
@@ -79,7 +79,7 @@ class Claims:
     tables: tuple[str, ...]
     """Names of the tables that `observed` takes."""
     sources: Sources = field(default_factory=dict)
-    """Sources of the rows of each series."""
+    """Source of the rows of each series."""
 
 
 class Tables(Protocol):
@@ -93,14 +93,14 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Judge by a campaign every published result and the own claims of its study.
+    """Judge every published result, and the own claims of the campaign's study, by a campaign.
 
     Parameters
     ----------
     dataset
         The campaign.
     claims
-        Claims of its study; None if the study has none. All other results are "not measured".
+        Claims of its study; None if the study has none. Results without a check are "not measured".
     published_claims
         `data/published/claims.csv`, every column as text.
     elsewhere

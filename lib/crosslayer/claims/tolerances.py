@@ -6,15 +6,15 @@ the serialisation delay do not depend on these; processing times do. Each tolera
 
 - Durations in multiples of the RTT: 10 %, at least 0.15 RTT. Such a number is a count of round-trips plus processing.
   The tolerance is always below half a round-trip, so one round-trip too many or too few is outside.
-- Relative PLT increases: one third of the published value. Somebody who compares 30 % with 10 % still decides rightly.
-  At least 1 percentage point: nobody notices less, and 30 rounds cannot resolve less. At most 5 points, the width of a
-  colour step in Fig. 8.
+- Relative PLT increases: one third of the published value. With such an error, a comparison of 30 % with 10 % still
+  leads to the right decision. At least 1 percentage point: nobody notices less, and 30 rounds cannot resolve less. At
+  most 5 points, the width of a colour step in Fig. 8 of TNSM24.
 - PLTs in ms: 10 %, the difference of one page between two machines and browsers. A PLT has no sign to confirm, so a
   value outside the tolerance is "not reproduced".
 - Differences of PLTs in ms: 10 %, at least 0.15 RTT of the link.
 - Shares of a distribution: 10 percentage points, at most half of the published share. Counts: exact.
-- Bytes on the wire: 5 %. One additional field in a message makes less. Where a further field, padding or an
-  acknowledgement makes more, the note of the claim lists the messages.
+- Bytes on the wire: 5 %. One additional field in a message changes the size by less. If a field, padding or an
+  acknowledgement changes the size by more, the note of the claim lists the messages.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ VERSION = max(RULES)
 """Current version of the rules."""
 
 FACTOR = 2.0
-"""Largest ratio of our value to the published one, in either direction, of the verdict "direction only"."""
+"""Largest ratio between our value and the published one, in either order, for the verdict "direction only"."""
 
 MOST_ROUNDS = 1_000_000
-"""Maximum of `rounds_needed`. A claim that needs more has its value on a limit of the tolerance."""
+"""Maximum of `rounds_needed`. If a claim needs more rounds, its value practically lies on a limit."""
 
 EXCHANGE_RESOLUTION_MS = 0.01
 """Resolution of the duration of a DNS exchange: the two decimals that the papers print."""
@@ -87,19 +87,19 @@ def difference_ms(rtt_ms: float) -> Tolerance:
 # Criteria for shapes of distributions and for orderings with exceptions.
 
 STEP_SHARE = 0.8
-"""A step of a CDF belongs to a link if at least this share of the link's observations lies between its percentiles."""
+"""Minimum share of a link's observations between the quantiles of a step, if the step belongs to the link."""
 
 STEP_RISE_RTT = 0.05
 """Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""
 
 TAIL_RATIO = 1.5
-"""Minimum ratio of the range P5 to P20 to the range P20 to P50 of a left tail (normal distribution: 0.95)."""
+"""Minimum ratio of P20 - P5 to P50 - P20 of a distribution with a left tail (normal distribution: 0.95)."""
 
 MODE_HEIGHT = 0.2
 """Minimum height of a mode, relative to the highest mode."""
 
 MODE_VALLEY = 0.8
-"""Maximum density between two separate modes, relative to the lower one."""
+"""Maximum density between two separate modes, relative to the lower of both modes."""
 
 MODE_WIDTH_MS = 0.1
 """Minimum width of the kernel of a density, ms: the step of Chromium's clock."""
@@ -111,4 +111,4 @@ MUCH_LESS_THAN_ONE_RTT = 0.5
 """Upper limit of "much less than one RTT", RTT."""
 
 ROUND_TRIP_SLACK = 0.02
-"""Calibration error of an idle RTT, RTT: "at least one round-trip" holds from 1 minus this."""
+"""Calibration error of an idle RTT, RTT: durations from 1 minus this value on count as "at least one round-trip"."""

@@ -57,7 +57,7 @@ __all__ = [
 
 
 OF_SEVERAL = ("index.html", RECORD)
-"""Files in the folder of a study that several runs write: a report of another study writes the page again."""
+"""Files in a study's folder that the RO-Crate omits, because further runs write them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Report:
     """Result of writing a report."""
 
     page: Path
-    """`index.html`."""
+    """Path of `index.html`."""
     failed: Mapping[str, str]
-    """Error by name of each figure that could not be drawn; the page has a box in its place."""
+    """Error by name of each figure that could not be drawn; the page has a box in place of the figure."""
 
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
-    """Compare every published result with a dataset; columns of `crosslayer.claims.check`."""
+    """Compare every published result with a dataset; returns the frame of `crosslayer.claims.check`."""
     elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners().items()}
     own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
@@ -92,9 +92,11 @@ def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] =
     folder
         E.g. `figures`; the figures go to its subfolder STUDY.
     others
-        Other campaigns of the study. If one has another clock, the comparison of the clocks is drawn too.
+        Other campaigns of the study. If a campaign has another clock than `dataset`, figures that compare both clocks
+        are drawn too.
     processes
-        Maximum number of parallel processes. More than one requires a main module that can be imported again.
+        Maximum number of parallel processes. If it is above 1, the main module must be importable, because each process
+        imports it again.
 
     Raises
     ------
@@ -110,8 +112,8 @@ def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] =
 def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and write the pages.
 
-    `ro-crate-metadata.json` in the folder of the figures describes this run. If folder and campaign are the committed
-    ones, the answer in the README is updated too.
+    `ro-crate-metadata.json` in the folder of the figures describes this run. If `folder` is `figures` of a checkout and
+    the dataset is in its `data/raw`, the answer in the README is updated too.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ class AnswerInterval(msgspec.Struct, frozen=True):
     """Lower end of the interval; None for a single campaign, like `high` and `between`."""
     high: float | None
     between: float | None
-    """Standard deviation between campaigns."""
+    """Standard deviation of the campaigns' true values (`FurtherCampaign.between`)."""
     held_out: int
-    """Number of campaigns whose value lies in the prediction interval of all others."""
+    """Number of campaigns whose value lies in the prediction interval that the other campaigns give."""
 
 
 class CampaignAnswer(msgspec.Struct, frozen=True):
@@ -57,10 +57,10 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     clock: str
     """`virtual` or `wall`."""
     rounds: tuple[int, int]
-    """Fewest and most rounds of a link and page."""
+    """Fewest and most rounds of a cell."""
     links: int
     machines: tuple[str, ...]
-    """Cores and processor of the campaign's machine, then of its repeats, whose numbers enter the means."""
+    """Cores and processor of each machine: first that of the campaign, then those of its repeats (`repeats`)."""
     revision: str
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
@@ -84,20 +84,20 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The parts of all studies in a folder."""
+    """The complete answer, from the parts of all studies in a folder."""
 
     sentences: tuple[tuple[str, str], ...]
-    """Topics and their sentences, those from virtual time first."""
+    """Topic and text of each sentence; sentences from campaigns in virtual time come first."""
     increases: tuple[tuple[str, ...], ...]
     """Table of the increases of the page load time over plain DNS: header, then a row for each topic and transport."""
     evidence: str
     """Text on the studies, machines and revisions; empty if there is no part with sentences or increases."""
     headlines: tuple[tuple[str, str, str], ...]
-    """Identifier of a claim, the paper's statement in plain words, and our verdict in plain words."""
+    """For each headline: identifier of the claim, the paper's statement and our verdict, both in plain words."""
     intervals: tuple[tuple[str, AnswerInterval], ...]
-    """Topic with its clock, and number, for all numbers of the answer."""
+    """Topic (with its clock in real time) and interval of each number of the answer."""
     counts: str
-    """Number of published results for each verdict; empty if none was checked."""
+    """Sentence with the number of published results for each verdict; empty if no result was measured."""
 
 
 def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
@@ -150,7 +150,7 @@ def _machine(host: Host) -> str:
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:
-    """Repeats of a committed campaign in `data/repeats/STUDY`; none for other campaigns."""
+    """Campaigns in `data/repeats/STUDY` that repeat a campaign in `data/raw`; none for other campaigns."""
     root = resources.checkout()
     if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
         return []
@@ -159,7 +159,7 @@ def repeats(dataset: Dataset) -> list[Dataset]:
 
 
 def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterval, ...]:
-    """The numbers of the first campaign, each with its values in all campaigns."""
+    """The numbers of the first campaign's answer, each with its values in all campaigns."""
     tables = published.load()
     by_campaign = {}
     for dataset in campaigns:
@@ -205,7 +205,7 @@ def _further(numbers: Sequence[AnswerNumber]) -> FurtherCampaign | None:
 
 
 def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
-    """The answer of every study in a folder.
+    """Join the parts of the answer that `save_answer` wrote to a folder.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     Raises
     ------
     ReportError
-        For a file that cannot be read.
+        If a part of the answer cannot be read.
     """
     parts = sorted(_saved(folder), key=lambda part: part.clock != "virtual")
     sentences = [(part, topic, sentence) for part in parts for topic, sentence in part.sentences]
@@ -276,7 +276,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
 
 
 def _expected(parts: Sequence[CampaignAnswer]) -> str:
-    """Sentence on the largest expected differences of a further campaign, by clock and unit."""
+    """Sentence on how far the numbers of a further campaign may differ, by clock and unit; empty without intervals."""
     by_clock = []
     for clock, name in _CLOCKS.items():
         most: dict[str, float] = {}
@@ -295,7 +295,7 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
 
 
 _DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
-"""Unit of a difference by the unit of a number."""
+"""Unit of the difference between two numbers, by the unit of the numbers."""
 
 
 def _rounded_up(value: float) -> str:
@@ -328,7 +328,7 @@ def renew_readme(dataset: Dataset, folder: Path) -> None:
     Parameters
     ----------
     dataset, folder
-        Dataset and folder of the report. Nothing is done unless these are `data/raw/STUDY` and `figures`.
+        Dataset and folder of the report. Nothing is done unless they are `data/raw/STUDY` and `figures` of a checkout.
     """
     root = folder.resolve().parent
     readme = root / "README.md"

@@ -1,4 +1,4 @@
-"""Sentences on the last repeated measurement of committed campaigns, from files of `crosslayer drift`."""
+"""Sentences on when committed campaigns were last measured again, from files of `crosslayer drift`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crosslayer.report.files import ReportError
 
 @dataclass(frozen=True, slots=True)
 class _DriftResult:
-    """The keys of a file of `crosslayer drift` that are used here."""
+    """The keys that this module reads from a file of `crosslayer drift`."""
 
     study: str
     measured: str

@@ -18,9 +18,12 @@ from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
-"""Minimum number of figures for which several processes are faster, including their start."""
+"""Minimum number of figures that several processes, with their start, draw faster than one process."""
 _ONE_AT_A_TIME = 5_000_000
-"""Maximum number of rows for several processes: larger figures need much memory and use all cores by themselves."""
+"""Maximum number of rows of a dataset whose figures several processes draw.
+
+Figures of larger datasets need much memory and use all cores by themselves.
+"""
 
 
 def cores() -> int:
@@ -29,7 +32,10 @@ def cores() -> int:
 
 
 def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processes: int) -> dict[str, str]:
-    """Draw and save the figures that the folder lacks; returns the error by name of each figure that failed."""
+    """Draw and save the figures that are missing or outdated in the folder.
+
+    Returns the error by name of each figure that failed.
+    """
     drawer = Drawer(dataset, others)
     made = Made(dataset, others, folder)
     names = [figure.name for figure in drawer.figures if not made.has(figure.name)]
@@ -48,7 +54,10 @@ def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processe
 
 
 class Drawer:
-    """Draws figures of a dataset, and compares it with the first of the other campaigns that has another clock."""
+    """Draws the figures of a dataset.
+
+    Figures that compare clocks need a second campaign: the first of `others` that has another clock than the dataset.
+    """
 
     def __init__(self, dataset: Dataset, others: Sequence[Dataset] = ()) -> None:
         self.dataset = dataset
@@ -56,7 +65,7 @@ class Drawer:
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
-        """Figures of the study, then those that compare clocks or hosts, if the campaigns have several."""
+        """Figures of the study, then those that compare clocks or hosts, if there are two clocks or several hosts."""
         study = STUDIES.get(self.dataset.campaign.study)
         of_study = study.figures if study else ()
         of_clocks = clocks.figures(study.name, study.condition_titles) if study and self.other else ()
@@ -80,7 +89,7 @@ class Drawer:
         return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
     def verdict_virtual(self, figure: Figure) -> str:
-        """Answer to a figure's question from the other campaign, if that one is in virtual time; else empty.
+        """Answer to a figure's question from the second campaign; empty unless that campaign is in virtual time.
 
         Raises
         ------

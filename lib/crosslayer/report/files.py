@@ -28,7 +28,7 @@ VERDICT_FILES = (_CLAIMS, "claims.md", _OTHERS, ANSWER)
 _COLUMNS_OF_OTHERS = {"compared_with": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 ENDINGS = (*_PICTURES, "json")
-"""Endings of the files of a figure."""
+"""File name endings of a figure's files."""
 
 
 class ReportError(CrosslayerError):
@@ -58,7 +58,7 @@ class Saved:
 
     @property
     def verdict_virtual(self) -> str:
-        """Answer from the campaign in virtual time; empty if there is none."""
+        """Answer to the question from a second campaign, in virtual time; empty if there is none."""
         return self._kept("verdict_virtual")
 
     @property
@@ -111,7 +111,7 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
 
 
 def check_folder(dataset: Dataset, folder: Path) -> None:
-    """Refuse a folder to which the report of a dataset must not be written; called before anything is drawn.
+    """Raise an error if the report of a dataset must not be written to a folder.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def check_folder(dataset: Dataset, folder: Path) -> None:
 
 
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path, **about: str) -> dict[str, Path]:
-    """Call `save` for the folder of the figure's study, e.g. `figures/coalescing/`."""
+    """Save a figure in the folder of its study, e.g. `figures/coalescing/`; see `save`."""
     return save(drawing, folder / dataset.campaign.study, **made_from(dataset), **about)
 
 
@@ -149,7 +149,7 @@ def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: P
 
 
 def saved_figures(folder: Path) -> list[Saved]:
-    """All figures in a folder, in the order of the studies and their papers.
+    """All figures in a folder, in the order of the studies and of each study's list.
 
     Raises
     ------
@@ -267,7 +267,9 @@ def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
 
 
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
-    """The verdicts of a dataset in a folder, with those of other studies on the claims that these check.
+    """The verdicts that a folder has on all claims: those of the dataset, and those of other studies.
+
+    If another study checks a claim, the verdict of that study's campaign replaces the dataset's verdict.
 
     Returns
     -------
@@ -295,9 +297,9 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
 
 
 def study_verdicts(study: Study, folder: Path) -> pl.DataFrame | None:
-    """The verdicts of a study's own campaign in a folder; columns as `saved_claims`.
+    """Verdicts on the claims that a study checks, from its campaign in a folder; columns as in `saved_claims`.
 
-    None if there are none, `ReportError` for a file that cannot be read.
+    None if the folder has no such verdicts, `ReportError` if their file cannot be read.
     """
     if study.claims is None or (verdicts := _read_claims(folder / study.name / _CLAIMS)) is None:
         return None

@@ -33,7 +33,10 @@ def save_loads(dataset: Dataset, folder: Path) -> None:
 
 
 def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
-    """Address of each load's page relative to the study's page, its duration in ms, and its conditions by column."""
+    """Captured loads that have a page: its address, the duration in ms, and the conditions by column.
+
+    The keys are `href`, `ms` and `conditions`. Addresses are relative to the study's page.
+    """
     pages = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
     return [
         {

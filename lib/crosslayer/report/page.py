@@ -56,8 +56,8 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     """Write the pages of a folder from the figures, claims and answers saved in it.
 
     `index.html` has the answer, its figure, the verdicts by paper and the questions. `claims.html` has every claim,
-    `STUDY/index.html` the figures of a study. `report.js` draws their charts. No file needs a network. Of the dataset's
-    study, only figures and claims of this campaign are shown; of other studies, all that the folder has.
+    `STUDY/index.html` the figures of a study. `report.js` draws their charts. No file needs a network. Figures and
+    claims of the dataset's study are shown only if they are from this campaign; those of other studies are all shown.
 
     Parameters
     ----------
@@ -76,7 +76,8 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     Raises
     ------
     ReportError
-        If there is neither figure nor claim, one cannot be read, or a page cannot be written.
+        If the folder has neither a figure nor a claim of the campaign. Also if a file cannot be read or a page cannot
+        be written.
     """
     content = _Content(dataset, folder, notice)
     facts.save(dataset, folder)
@@ -167,7 +168,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
 
 
 def _from_here(study: str, figure: str) -> str:
-    """Address of a figure for pages at the top of the folder; address of its study if `figure` is empty."""
+    """Address of a figure, relative to pages at the top of the folder; that of the study if `figure` is empty."""
     return f"{study}/index.html#{figure}" if figure else f"{study}/index.html"
 
 
@@ -226,13 +227,16 @@ def _specs(figures: Sequence[Saved]) -> dict[str, Any]:
 
 
 _IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
-"""Names of figures and tables in the column `section_or_figure` of a claim."""
+"""Pattern of names of figures and tables in the column `section_or_figure` of a claim."""
 
 
 def _sources(
     verdicts: pl.DataFrame | None, figures: Sequence[Saved], folder: Path, link: Callable[[str, str], str]
 ) -> dict[str, dict[str, str]]:
-    """Study, address of the figure and address of its CSV, by claim; without a figure, the address of the study."""
+    """For each claim: its study, the address of the figure that shows it, and the address of that figure's CSV.
+
+    If no figure shows the claim, the address is that of the study.
+    """
     if verdicts is None:
         return {}
     of_claim = owners()
@@ -314,7 +318,10 @@ def _picture(svg: str) -> str:
 
 
 def _slim(spec: dict[str, Any]) -> dict[str, Any]:
-    """A chart with its rows stored by column, so each name occurs once. The page's script restores the rows."""
+    """A chart with its rows stored by column, so each column name occurs once.
+
+    The script of the page restores the rows.
+    """
     tables = {
         name: {column: [row.get(column) for row in rows] for column in rows[0]} if rows else {}
         for name, rows in spec.get("datasets", {}).items()
@@ -332,7 +339,10 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
 
 
 def _answers(saved: Saved) -> list[str]:
-    """Answer of a figure by the clock of its campaign, then in virtual time if a campaign of that clock was given."""
+    """Answer of a figure from its campaign, then from the second campaign in virtual time, if there is one.
+
+    Figures that compare clocks have no answers here.
+    """
     virtual = [f"In virtual time: {saved.verdict_virtual}"] if saved.verdict_virtual else []
     return [saved.verdict, *virtual] if saved.verdict and saved.figure.notebook != clocks.NOTEBOOK else []
 
@@ -346,7 +356,10 @@ def _by_claim(others: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
 
 
 def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """Comparisons of all pairs of campaigns: names, verdicts on the claims that both measured, number that differ."""
+    """Comparison of each pair of campaigns: names, number of claims that both measured, counted verdicts on them.
+
+    `changed` is the number of these claims whose verdicts differ.
+    """
     if verdicts is None or of_others is None:
         return []
     comparisons = []
@@ -376,14 +389,17 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _interval(row: dict[str, Any]) -> str:
-    """Interval of a claim as text, with a phrase in its place if both ends are equal after rounding."""
+    """Interval of a claim as text; a phrase replaces it if both ends are equal after rounding."""
     text = claims.interval(row)
     ends = re.fullmatch(r"\[(.+), (.+)\]", text)
     return "within the last digit" if ends and ends[1] == ends[2] else text
 
 
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """Headline claims with their titles: those that this study checks, and those that another study measured."""
+    """Verdicts on headline claims, with the titles of the claims.
+
+    They are the claims that the dataset's study checks, and those that another study measured.
+    """
     if verdicts is None:
         return []
     titles = {claim: title for study in STUDIES.values() for claim, title in study.headlines.items()}

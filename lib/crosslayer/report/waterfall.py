@@ -29,7 +29,7 @@ PACKETS_MOST = 6000
 _FULL_BYTES, _FULL_PX = 1500, 24
 _ROWS_MOST = 400
 _NUMBER_MOST = 1e19
-"""Limit for plausible numbers; times in ns since the Unix epoch are below it."""
+"""Numbers in a capture's description from this limit on count as missing. Times in ns since 1970 are below it."""
 _SYN, _ACK = 0x02, 0x10
 _RTT_PX, _RTTS_MOST = 42, 60
 
@@ -72,7 +72,7 @@ _MARKS = {"fcp_ms": "FCP", "plt_ms": "PLT", "load_complete_ms": "page complete",
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A time span in a row, ms."""
+    """A bar in a row: a time span, in ms."""
 
     start: float
     end: float
@@ -87,27 +87,27 @@ class Row:
     label: str
     bars: list[Bar] = field(default_factory=list)
     text: str = ""
-    """The label at full length."""
+    """The label without shortening."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """The packets of a connection, or over UDP those between the same two ports."""
+    """The packets between two addresses and ports: of one TCP or QUIC connection, or of DNS over UDP."""
 
     label: str
     ends: str
     packets: list[tuple[float, Packet, list[tuple[str, int]]]] = field(default_factory=list)
-    """Time, ms; packet; kind and bytes of each of its parts."""
+    """For each packet: its time in ms, the packet, and kind and bytes of each of its parts."""
 
     @property
     def counted(self) -> str:
-        """Number of packets and bytes in each direction."""
+        """Number of packets and bytes in each direction, as text."""
         up, down = ([p.bytes for _, p, _ in self.packets if p.sent is way] for way in (True, False))
         return f"\N{UPWARDS ARROW} {len(up)}, {sum(up):,} B  \N{DOWNWARDS ARROW} {len(down)}, {sum(down):,} B"
 
 
 def waterfall(file: Path) -> str:
-    """A capture as a self-contained HTML page.
+    """Draw a capture as a self-contained HTML page.
 
     Parameters
     ----------
@@ -176,17 +176,17 @@ def waterfall(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WaterfallLoad:
-    """A captured load."""
+    """A capture of an observation, e.g. of a page load or an exchange."""
 
     file: Path
     length_ms: float | None
-    """Duration of the load, ms."""
+    """Duration of the load, ms; None if unknown."""
     conditions: Mapping[str, str | int | bool]
     """Conditions of the load: values of the key columns of its table."""
 
 
 def captured(folder: Path) -> list[WaterfallLoad]:
-    """Captured loads in a folder and its subfolders, sorted by link, page, and from slow to fast."""
+    """Captures in a folder and its subfolders, sorted by link and page, then from the slowest to the fastest."""
     collected = []
     for file in folder.rglob(f"*{PACKETS}"):
         about = read_about(file)
@@ -218,7 +218,7 @@ class Scale:
     end: float
 
     def __call__(self, ms: float) -> float:
-        """Position of a time from the left, px."""
+        """Distance of a time from the left edge of the picture, px."""
         share = (min(max(ms, self.begin), self.end) - self.begin) / (self.end - self.begin)
         return round(LABELS + share * (WIDTH - LABELS - 12), 2)
 
@@ -293,8 +293,9 @@ def _packet(frame: Frame) -> Packet | None:
 def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tuple[Frame, Packet]]:
     """The packets that the client sent or received, each with its direction.
 
-    Captures of other programs often lack directions. The sender of the first packet of a connection is then the
-    client: of a QUIC Initial, a SYN without ACK, or a query to port 53. Other packets are matched by its address.
+    Captures of other programs often lack directions. The client is then the sender of any packet that begins a
+    connection: a QUIC Initial, a SYN without ACK, or a query to port 53. The address of the client determines the
+    direction of all other packets. Packets whose direction stays unknown are left out.
 
     Raises
     ------
@@ -326,7 +327,7 @@ def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tupl
 
 
 def _begins(packet: Packet) -> bool:
-    """Whether a packet is the first one that a client sends on a connection."""
+    """Whether a packet is of the kind that a client sends first on a connection."""
     if packet.ip_protocol == socket.IPPROTO_TCP:
         return packet.flags & (_SYN | _ACK) == _SYN
     parts = quic_packets(packet.payload, packet.bytes - 8)
@@ -415,7 +416,10 @@ def _of(data: bytes, at: int, size: int) -> bytes:
 
 
 def _sticks(flow: Flow, scale: Scale) -> Iterator[tuple[str, str, str]]:
-    """CSS class, SVG path and label of each part of each packet: sent ones point up from the middle, others down."""
+    """Yield CSS class, SVG path and label of each part of each packet.
+
+    Parts of sent packets point up from the middle, those of received packets down.
+    """
     middle = LANE / 2
     for at, packet, parts in flow.packets:
         if at > scale.end:
