@@ -292,6 +292,8 @@ def test_a_handshake_in_a_netlog_is_that_of_the_newest_connection_to_the_host() 
     assert handshake_ms(log, "a.example") == 30.0
     assert handshake_ms(log, "b.example") is None  # it had not ended
     assert handshake_ms(log, "c.example") is handshake_ms(b"", "a.example") is None
+    for other in (b"not JSON", b"[]", b'{"constants": {}}', log.replace(b"logEventTypes", b"eventTypes")):
+        assert handshake_ms(other, "a.example") is None, "the netlog of another Chromium must not end a round"
 
 
 def test_a_part_of_a_netlog_is_one() -> None:

@@ -194,15 +194,19 @@ def handshake_ms(log: bytes, host: str) -> float | None:
     """Time from the first Initial to the last Handshake packet of Chromium's newest QUIC connection to a host, ms.
 
     Only packets that Chromium sent count. The netlog has whole milliseconds, and its beginning may be cut off. None if
-    it has no such connection or not both packets.
+    it has no such connection or not both packets, or has another format.
     """
     if not log:
         return None
-    document = json.loads(log)
-    names = {number: name for name, number in document["constants"]["logEventTypes"].items()}
+    try:
+        document = json.loads(log)
+        names = {number: name for name, number in document["constants"]["logEventTypes"].items()}
+        events = [(names[event["type"]], event) for event in document["events"]]
+    except (ValueError, KeyError, TypeError, AttributeError):  # another format: the load counts, its time is unknown
+        return None
     connection, levels = None, dict[str, list[int]]()
-    for event in document["events"]:
-        name, params = names[event["type"]], event.get("params", {})
+    for name, event in events:
+        params = event.get("params", {})
         if name == "QUIC_SESSION" and params.get("host") == host:
             connection, levels = event["source"]["id"], {}
         elif name == "QUIC_SESSION_PACKET_SENT" and event["source"]["id"] == connection:

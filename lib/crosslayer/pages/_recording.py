@@ -31,14 +31,14 @@ _EXPORT_AGAIN = "Export the recording again as HAR."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _MOST_BYTES = 1 << 30
-"""Maximum size of a decompressed recording, more than any browser exports."""
+"""Maximum size of a decompressed recording, 1 GiB in bytes; no browser exports more."""
 _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
-"""Returns a file of a recording by its name; None if there is none."""
+"""Function that returns the content of a separate file of the recording by its name; None if there is none."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
-"""A body was cut by the recorder if it lacks more of its stated size than this share and this number of bytes."""
+"""Share and number of bytes of its stated size that a body may lack; a body that lacks more than both was cut."""
 _HEADER_MOST = 1000
-"""Maximum bytes of a response without a body."""
+"""Maximum bytes on the wire of a response without a body, i.e. of its header."""
 _CACHE_HINTS = ("_fromCache", "_fromDiskCache", "_servedFromCache", "fromCache")
 _OF_THE_WEB = re.compile(
     r"utf-8|ascii|iso8859-\d+|cp125\d|cp874|koi8-[ru]|shift_jis|cp932|euc_(jp|kr)|gbk|gb2312|gb18030|big5|utf-16(-[lb]e)?"
@@ -52,12 +52,12 @@ class Entry:
     """A request and its response, as recorded."""
 
     started_ms: float
-    """Milliseconds since the Unix epoch, like `ended_ms`."""
+    """Start of the request, ms since the Unix epoch; `ended_ms` is the end of the response."""
     ended_ms: float
     method: str
     url: str
     status: int
-    """0 if there was no response."""
+    """Status code of the response; 0 if there was no response."""
     mime: str
     """Media type in lower case, without parameters; empty if unknown."""
     content_type: str
@@ -69,7 +69,7 @@ class Entry:
     received: Mapping[str, str]
     """Header fields of the response, names in lower case."""
     body: bytes | None
-    """Body without content coding, in its charset; None if the recording has no complete body."""
+    """Body after removal of its content coding, in `charset`; None if the recording has no complete body."""
     cut: bool
     """Whether the recorder cut the body."""
     plain_bytes: int
@@ -79,13 +79,13 @@ class Entry:
     transfer_bytes: int | None
     """Bytes of header and body on the wire (`_transferSize`); None if unknown."""
     cached: bool
-    """Whether the body is from a cache, perhaps confirmed by 304, and did not cross the network."""
+    """Whether the body came from a cache instead of the network, also if a 304 response confirmed it."""
     initiator: str
     """URL of the resource that caused the request; empty if unknown."""
     resource_type: str
     """`_resourceType` in lower case, e.g. `document` or `xhr`; empty if unknown."""
     page: str
-    """Identifier of its page; empty if unknown."""
+    """Identifier of the page to which the request belongs; empty if unknown."""
 
 
 @dataclass(slots=True)
@@ -95,9 +95,9 @@ class RecordedPage:
     identifier: str
     started_ms: float | None
     load_ms: float | None
-    """The load event, ms after the start; None if unknown."""
+    """Time of the load event, ms after the start of the page; None if unknown."""
     title: str = ""
-    """Title of the page; Chromium writes the URL of the document."""
+    """Title of the page; Chromium writes the URL of the document instead."""
 
 
 @dataclass(slots=True)
@@ -107,9 +107,9 @@ class Recording:
     entries: list[Entry]
     pages: list[RecordedPage] = field(default_factory=list)
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Number of entries that lack a required value, by that value."""
+    """Number of entries that were left out, by the required value that they lack."""
     unreadable_urls: list[str] = field(default_factory=list)
-    """URLs of these entries, if they have one."""
+    """URLs of the entries that were left out, as far as they have one."""
 
 
 def read_recording(file: Path) -> Recording:
@@ -120,7 +120,7 @@ def read_recording(file: Path) -> Recording:
     Raises
     ------
     PageError
-        For a file that cannot be read or is no HAR.
+        If the file cannot be read or is no HAR.
     """
     try:
         content = file.read_bytes()
@@ -144,7 +144,7 @@ def read_recording(file: Path) -> Recording:
 
 
 def _files_of_folder(har: Path) -> _Attached:
-    """Files in the folder of a HAR, by names without a folder."""
+    """Function that reads files from the folder of a HAR; it finds no names that contain a folder."""
 
     def read(name: str) -> bytes | None:
         file = har.parent / name
@@ -158,7 +158,7 @@ def _files_of_folder(har: Path) -> _Attached:
 
 
 def _unzipped(content: bytes, file: Path) -> tuple[bytes, _Attached]:
-    """The HAR in a ZIP, and the other files in it."""
+    """Content of the HAR in a ZIP, and a function that returns the other files of the ZIP by name."""
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -192,7 +192,10 @@ def _gunzipped(content: bytes, file: Path) -> bytes:
 
 
 def recording_of(value: Any, where: str, attached: _Attached = lambda _name: None) -> Recording:
-    """Read the JSON value of a HAR; `attached` returns the files that it names. Raises as `read_recording` does."""
+    """Make a recording from the JSON value of a HAR.
+
+    `attached` returns the separate files that the HAR names. Errors are those of `read_recording`.
+    """
     log = _required(value, "log", dict, where)
     entries = _required(log, "entries", list, where, "log.")
     zone = _zone(log)
@@ -345,7 +348,7 @@ def _page(page: dict[str, Any], zone: tzinfo) -> RecordedPage:
 
 
 def _zone(log: dict[str, Any]) -> tzinfo:
-    """Time zone of times without one: the first time zone in the recording, else UTC."""
+    """Time zone for recorded times that name no zone: the first zone that the recording names, else UTC."""
     for item in (*_list(log.get("entries")), *_list(log.get("pages"))):
         moment = _moment(_object(item).get("startedDateTime"))
         if moment is not None and (offset := moment.utcoffset()) is not None:
@@ -361,7 +364,10 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _time(value: Any, zone: tzinfo) -> float | None:
-    """Milliseconds since the Unix epoch of a time in ISO 8601."""
+    """Convert a time in ISO 8601 to ms since the Unix epoch; None for other values.
+
+    `zone` applies to times that name no zone.
+    """
     moment = _moment(value)
     if moment is None:
         return None
@@ -369,7 +375,10 @@ def _time(value: Any, zone: tzinfo) -> float | None:
 
 
 def _fields(value: Any) -> dict[str, str]:
-    """Header fields by name in lower case; a repeated field has its first value. Some programs write an object."""
+    """Header fields by name in lower case; of a repeated field, the first value counts.
+
+    The HAR has them as a list or, from some programs, as an object.
+    """
     if isinstance(value, dict):
         return {name.lower(): _text(content) for name, content in value.items()}
     fields: dict[str, str] = {}
