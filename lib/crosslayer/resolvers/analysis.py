@@ -27,9 +27,9 @@ from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.vocabulary import Role
 
 ByRound = dict[tuple[str, int], float]
-"""Values by vantage point and round."""
+"""Values of one quantity; a key is a vantage point and a round."""
 MARGIN_MS = 1.0
-"""Two targets differ if the whole 95 % interval of their paired difference exceeds this."""
+"""Least difference that counts, ms: the whole 95 % interval of a paired difference must exceed it."""
 LEGEND = (
     "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
     f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt. Some flags take a target out of the groups."
@@ -42,22 +42,25 @@ TIMES = {
     "early_ms": "early data",
     "rtt_ms": "path RTT",
 }
-"""Name of each time by key, without idle times; `times_of` adds those of a plan."""
+"""Display name of each time, by key. Idle times depend on the plan; `times_of` adds them."""
 
 
 def times_of(plan: ComparePlan) -> dict[str, str]:
-    """Name of each time of a comparison, by key."""
+    """Display name of each time of a comparison, by key, with the idle times of its plan."""
     return {key: measure_name(key) for key in (*TIMES, *map(idle_key, plan.idle_s))}
 
 
 def measure_name(key: str) -> str:
-    """Name of a time by its key."""
+    """Display name of the time with this key."""
     return TIMES.get(key, f"after {key.removeprefix('idle_').removesuffix('s_ms')} s idle")
 
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """A median over rounds, ms, with its 95 % interval. Both ends are None below `MIN_ROUNDS` rounds."""
+    """A median over rounds, ms, with its 95 % interval.
+
+    `low` and `high`, the ends of the interval, are None with fewer than `MIN_ROUNDS` rounds.
+    """
 
     rounds: int
     median: float
@@ -72,21 +75,24 @@ class Median:
 
 @dataclass(frozen=True, slots=True)
 class TargetResult:
-    """The result of one target."""
+    """Times, failures and flags of one target in a comparison."""
 
     target: ResolverTarget
     group: int | None
-    """Number of its group by the first query, from 1; None without enough rounds."""
+    """Number of the group of targets with similar first queries, from 1.
+
+    None with fewer than `MIN_ROUNDS` rounds or with a flag of `NOT_RANKED`.
+    """
     times: dict[str, Median]
-    """Medians by the keys of `times_of`, without times that were never measured."""
+    """Medians by the keys of `times_of`; a time that was never measured is absent."""
     failed: int
-    """Visits whose first query failed."""
+    """Number of visits whose first query failed."""
     reasons: dict[str, int]
     """Number of visits by reason of failure."""
     not_asked: str | None = None
-    """Why it was never queried, or not to the end; None if it was queried to the end."""
+    """Why the target was excluded, from the start or during the comparison; None if it was not excluded."""
     flags: tuple[str, ...] = ()
-    """Kinds of the flags that affect it."""
+    """Kinds of the flags that concern this target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class SelfCheck:
 
     target: ResolverTarget
     measure: str
-    """Name of the time."""
+    """Display name of the compared time."""
     difference: Median
 
     @property
@@ -145,7 +151,10 @@ class ResolverComparison:
 
 
 def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> ResolverComparison:
-    """Summarise a comparison; parameters as for `compare`."""
+    """Summarise a comparison from all its entries.
+
+    `not_asked` is as in `compare`; targets whose operator asked to stop are added to it.
+    """
     stopped = stopped_targets(measured.plan, measured.stops)
     return compare(
         measured.plan, measured.visits, {**stopped, **(not_asked or {})}, measured.checks, measured.disturbances
@@ -153,7 +162,7 @@ def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> Resolv
 
 
 def results_of(measured: Measured, measures: Iterable[str]) -> list[TargetResult]:
-    """The result of each queried target, with the given measures only (keys of `times_of`)."""
+    """The result of each queried target, with medians of the times in `measures` only (keys of `times_of`)."""
     ranking = _ranking(measured.plan, measured.visits, measured.checks, measured.disturbances)
     return _results(measured.plan, ranking, list(measures), stopped_targets(measured.plan, measured.stops))
 
@@ -167,7 +176,7 @@ def compare(
 ) -> ResolverComparison:
     """Summarise the visits of a plan; rounds may be missing.
 
-    `not_asked` has targets that were never queried, or not to the end, each with the reason. `checks` has the network
+    `not_asked` has the excluded targets by number, each with the reason; they may have visits. `checks` has the network
     check of each vantage point, and `disturbances` the disturbances of its rounds.
     """
     ranking = _ranking(plan, visits, checks or {}, disturbances)
@@ -182,9 +191,9 @@ class _Ranking:
 
     by_target: list[list[TargetVisit]]
     first: dict[int, ByRound]
-    """Times of the first query, for targets with at least one."""
+    """Times of the first query by target; targets without a successful first query are absent."""
     order: list[int]
-    """Numbers of these targets, by ascending median."""
+    """Numbers of the targets in `first`, by ascending median."""
     flags: list[Flag]
     groups: dict[int, int]
 
@@ -229,12 +238,12 @@ def _results(
 
 
 def _copies(plan: ComparePlan) -> set[int]:
-    """Numbers of targets that copy another one for the self-check."""
+    """Numbers of the targets that are A/A copies of another target."""
     return {number for number, target in enumerate(plan.targets) if target.role is Role.SELF_CHECK}
 
 
 def self_checks(plan: ComparePlan, visits: Iterable[TargetVisit]) -> list[SelfCheck]:
-    """Difference of each time between a resolver and its copy (A/A); none without a copy."""
+    """Difference of each time between a target and its A/A copy; empty without a copy."""
     twins = [
         (number, copy)
         for copy, second in enumerate(plan.targets)
@@ -255,9 +264,10 @@ def self_checks(plan: ComparePlan, visits: Iterable[TargetVisit]) -> list[SelfCh
 
 
 def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:
-    """Whether `other` takes longer than `one` by more than `MARGIN_MS`, and the paired difference `other` - `one`.
+    """Whether `other` is slower than `one`, and their paired difference (`other` minus `one`).
 
-    Below `MIN_ROUNDS` common rounds, the first is None. Without a common round, both are None.
+    `other` is slower if the whole interval exceeds `MARGIN_MS`. With fewer than `MIN_ROUNDS` common rounds, the first
+    value is None. Without a common round, both values are None.
     """
     common = [round_ for round_ in one if round_ in other]
     if not common:
@@ -301,7 +311,7 @@ def self_check_text(comparison: ResolverComparison) -> list[str]:
 
 
 def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
-    """Every failure with its reason, and every target that was never queried, or not to the end."""
+    """Lines of text: every failure and every excluded target, each with its reason."""
     failed = [
         f"failed: {line.target.label}: {reason} ({count} of {plan.rounds * len(plan.vantages)} rounds)"
         for line in comparison.lines
@@ -316,7 +326,7 @@ def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
 
 
 def explained(error: str) -> str:
-    """A client's error in plain words, with the error itself."""
+    """A client's error in plain words; an error of another kind is returned unchanged."""
     if error == "timeout":
         return "no answer"
     if "application protocol" in error or "application_protocol" in error:
@@ -344,7 +354,7 @@ def _by_round(visits: Sequence[TargetVisit], key: str) -> ByRound:
 
 
 def _median(values: ByRound) -> Median:
-    """Median and interval; vantage points are resampled first, then the rounds of each."""
+    """Median of the values, with its interval. The bootstrap draws vantage points, then rounds of each."""
     order, rounds = _rounds_of(tuple(values))
     _n, count, middle, low, high = median(np.fromiter(values.values(), np.float64)[order], rounds)
     return Median(count, middle, low, high)
@@ -352,7 +362,7 @@ def _median(values: ByRound) -> Median:
 
 @lru_cache(maxsize=8)
 def _rounds_of(keys: tuple[tuple[str, int], ...]) -> tuple[NDArray[np.intp], Rounds]:
-    """Order of values by vantage point and round, and their rounds for resampling.
+    """Indices that sort values by vantage point and round, and the rounds of the sorted values for the bootstrap.
 
     The result is cached, because most targets have the same keys.
     """
@@ -362,7 +372,10 @@ def _rounds_of(keys: tuple[tuple[str, int], ...]) -> tuple[NDArray[np.intp], Rou
 
 
 def _groups(order: Sequence[int], first: dict[int, ByRound]) -> dict[int, int]:
-    """Number of each target's group. A target that differs from the first of the latest group begins a new group."""
+    """Number of each target's group, for targets by ascending median of the first query.
+
+    A target that differs from the first target of the latest group begins a new group.
+    """
     numbers: dict[int, int] = {}
     leader: int | None = None
     for number in order:
@@ -401,7 +414,7 @@ def _advice(plan: ComparePlan, order: Sequence[int], first: dict[int, ByRound], 
 
 
 def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -> str:
-    """The fastest of some targets and those that do not differ from it, with the upper limit of their difference."""
+    """Labels of the fastest target and of those that do not differ from it, with the upper limit of the differences."""
     best = ranked[0]
     differences = {number: differs(first[best], first[number]) for number in ranked[1:]}
     equal = {number: difference for number, (differ, difference) in differences.items() if differ is False}
@@ -418,4 +431,4 @@ def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -
 
 
 _SIMILAR_MS = 5 * MARGIN_MS
-"""Targets are called equal only if their difference is certainly smaller. Otherwise the data do not suffice."""
+"""Limit, ms: the advice calls targets equal only if no interval of a difference ends above it."""

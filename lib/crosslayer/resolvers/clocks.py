@@ -9,7 +9,7 @@ from typing import Self
 from crosslayer.vocabulary import EventKind
 
 _LEAST_S = 0.1
-"""Shorter sleeps and steps are ignored."""
+"""Shorter sleeps and smaller clock steps are ignored, s."""
 _SLEW = 0.001
 """Twice the largest rate at which Linux corrects its time of day without a step (500 ppm)."""
 _TOGETHER_S = 0.001
@@ -34,7 +34,7 @@ class ClockReading:
 
     @classmethod
     def now(cls) -> Self:
-        """Read the clocks, again if the process was interrupted between the readings."""
+        """Read the clocks; read them again if the process was interrupted between the readings."""
         for _ in range(_ATTEMPTS):
             before_s = time.clock_gettime(time.CLOCK_MONOTONIC)
             boot_s, day_s = time.clock_gettime(time.CLOCK_BOOTTIME), time.clock_gettime(time.CLOCK_REALTIME)
@@ -43,7 +43,7 @@ class ClockReading:
         return cls(before_s, boot_s, day_s)
 
     def disturbed(self, later: ClockReading) -> tuple[EventKind, str] | None:
-        """Sleep or clock step until a later reading, with its evidence; None if all clocks advanced equally."""
+        """Whether the machine slept or its clock was set until `later`, with the evidence as text; None for neither."""
         awake_s, boot_s = later.awake_s - self.awake_s, later.boot_s - self.boot_s
         if (slept_s := boot_s - awake_s) > _LEAST_S:
             return EventKind.SLEPT, f"the machine slept for {slept_s:.1f} s"

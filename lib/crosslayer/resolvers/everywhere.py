@@ -34,7 +34,7 @@ _ATTEMPTS = 3
 """Number of attempts at a round without a schedule. With a schedule, attempts end when the next round is due."""
 _POLL_S = 5.0
 _PER_VISIT_S = 60.0
-"""Time limit of a round for each of its visits, s; 600 s are added. A machine that exceeds it is stuck."""
+"""Time limit of a round for each target, s; 600 s are added. A machine that exceeds the limit counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RoundRequest:
     code: str
     """Hash of crosslayer's code on the starting machine."""
     not_asked: frozenset[int]
-    """Numbers of the targets that the stop list of the starting machine excludes."""
+    """Numbers of the targets that the starting machine's stop list excludes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class RoundResult:
 
 
 def measure_round(request: bytes) -> RoundResult:
-    """Measure a round on this machine. Pickle refers to this function by its name.
+    """Measure a round on this machine; `request` is a pickled `RoundRequest`.
 
     Raises `ResolversError` if this machine has other code than the starting machine. The stop lists of both machines
-    apply.
+    apply. Pickle transfers only the name of this function.
     """
     asked: RoundRequest = pickle.loads(request)
     progress = asked.progress
@@ -122,7 +122,9 @@ def measure(
     say: Callable[[str], None],
     done: Callable[[int], object],
 ) -> dict[str, str]:
-    """Measure the missing rounds of a comparison from all vantage points at once; returns operators that were left out.
+    """Measure the missing rounds of a comparison from all vantage points at once.
+
+    Returns the operators that reached their daily limit, each with a message.
 
     Parameters
     ----------
@@ -131,13 +133,13 @@ def measure(
     hosts
         SSH destination of each vantage point.
     queries_per_s, per_day
-        Limits of each operator; the vantage points share them.
+        Limits of each operator, divided equally among the vantage points.
     consent, ca, not_asked
         As in `RoundRequest`.
     say
         Called with each line for the user.
     done
-        Called with the number of new visits.
+        Called after each round with the number of its visits.
     """
     share = len(hosts)
     limits = (queries_per_s / share, max(1, per_day // share))
@@ -179,7 +181,7 @@ def measure(
 
 
 def _keep(journal: Journal, message: _Message) -> None:
-    """Record a round, or that it was missed."""
+    """Record a measured or missed round in the journal."""
     assert message.round is not None
     progress = journal.progress[message.vantage]
     if message.result is None:
@@ -207,7 +209,7 @@ class _Message:
 
 @dataclass(slots=True)
 class _Loop:
-    """Runs the rounds of one machine, one after the other."""
+    """Measures the rounds of one machine, one after the other; runs in a thread of its own."""
 
     vantage: str
     host: str
@@ -220,7 +222,7 @@ class _Loop:
     timeout_s: float
 
     def run(self) -> None:
-        """Measure all rounds; report the end."""
+        """Measure and report every round, then report the end of the thread."""
         error: CrosslayerError | None = None
         try:
             for round_ in self.todo:

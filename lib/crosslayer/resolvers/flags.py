@@ -18,14 +18,14 @@ from crosslayer.resolvers.plan import SILENT, ComparePlan, Disturbance, NetworkC
 from crosslayer.vocabulary import EventKind, Protocol
 
 SLOWER_MS = 10.0
-"""Least extra time of a query that missed the cache, ms. A change of the path's RTT is at least half of this."""
+"""Least extra time of a cache miss compared with a hit, ms. A change of the path's RTT is at least half of this."""
 _SLOWER_SHARE = 0.2
-"""Both are also at least this share of the time to which they are added."""
+"""Least extra time as a share of the shorter time: of the next query for a cache miss, of the RTT for a path change."""
 
 _JITTERS = 20.0
-"""A cache miss also exceeds the typical jitter by this factor. The jitter is the median difference of two cache hits.
+"""Least extra time of a cache miss, in multiples of the jitter: the median difference between two cache hits.
 
-With 10 ms alone, one of 3,000 visits over a path with an exponential jitter of 1 ms counted as a miss.
+With `SLOWER_MS` alone, one of 3,000 visits over a path with an exponential jitter of 1 ms counted as a miss.
 """
 
 
@@ -60,7 +60,7 @@ NOT_RANKED = frozenset(
         FlagKind.RATE_LIMIT,
     }
 )
-"""Kinds of flags that make the times of their targets incomparable."""
+"""Kinds of flags whose targets must not be compared with other targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Flag:
     targets: tuple[int, ...]
     """Numbers of the affected targets in the plan."""
     vantage: str = ""
-    """Vantage point, if there are several."""
+    """Vantage point; empty if the comparison has only one."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {f'{self.vantage}: ' if self.vantage else ''}{self.subject}: {self.evidence}"
@@ -93,7 +93,10 @@ def flags(
     checks: Mapping[str, NetworkCheck],
     disturbances: Mapping[str, Sequence[Disturbance]] | None = None,
 ) -> list[Flag]:
-    """All flags of a comparison by vantage point. Flags of the machine and the network are first."""
+    """All flags of a comparison, by vantage point.
+
+    Flags of the machine and the network precede those of targets.
+    """
     several = len(plan.vantages) > 1
     by_vantage = (
         (vantage, flag)
@@ -136,7 +139,7 @@ def _of_disturbances(disturbances: Sequence[Disturbance]) -> Iterable[Flag]:
 
 
 def _forgotten(plan: ComparePlan, by_target: dict[int, list[TargetVisit]]) -> Iterable[Flag]:
-    """Flags of networks that forget idle UDP flows. The idle times of QUIC and DoUDP may differ."""
+    """Flags of a network that forgets idle UDP flows: one for QUIC, one for DoUDP, whose idle times may differ."""
     for name, quic in (("QUIC", True), (str(Protocol.DOUDP), False)):
         numbers = tuple(
             number
@@ -150,7 +153,7 @@ def _forgotten(plan: ComparePlan, by_target: dict[int, list[TargetVisit]]) -> It
 
 
 def not_ranked(all_flags: Iterable[Flag]) -> set[int]:
-    """Targets whose times must not be compared."""
+    """Numbers of the targets that must not be compared, because of a flag of `NOT_RANKED`."""
     return {number for flag in all_flags if flag.kind in NOT_RANKED for number in flag.targets}
 
 
@@ -167,7 +170,7 @@ def _intercepted(plan: ComparePlan, check: NetworkCheck | None) -> Iterable[Flag
 def _blocked(
     plan: ComparePlan, by_target: dict[int, list[TargetVisit]], by_address: dict[str, list[int]]
 ) -> Iterable[Flag]:
-    """Flags of ports without any answer at addresses that answer at other ports; needs at least two addresses."""
+    """Flags of ports at which no address answers although all answer at other ports; needs at least two addresses."""
     by_port: dict[tuple[str, int], list[int]] = {}
     for number, target in enumerate(plan.targets):
         if by_target[number]:
@@ -188,7 +191,7 @@ def _blocked(
 def _of_address(
     plan: ComparePlan, by_target: dict[int, list[TargetVisit]], address: str, numbers: list[int]
 ) -> Iterable[Flag]:
-    """Flags of one address of a resolver."""
+    """Flags of one address of a resolver; `numbers` are the targets with this address."""
     if not numbers:
         return
     name = plan.targets[numbers[0]].name
@@ -253,7 +256,7 @@ def _of_sites(
 
 
 def _of_path(by_target: dict[int, list[TargetVisit]], subject: str, numbers: list[int]) -> Iterable[Flag]:
-    """A flag of a path change: after some time, all RTTs are longer than all earlier ones, or all are shorter."""
+    """A flag of a path change: from some visit on, all RTTs are longer, or all are shorter, than all earlier RTTs."""
     visits = sorted((visit for number in numbers for visit in by_target[number]), key=lambda visit: visit.started_s)
     rtts = [visit.rtt_ms for visit in visits if visit.rtt_ms is not None]
     least = max(2, len(numbers))
@@ -272,7 +275,11 @@ def _of_path(by_target: dict[int, list[TargetVisit]], subject: str, numbers: lis
 
 
 def _missed(visits: Sequence[TargetVisit]) -> list[float]:
-    """Extra time of the first query over the next one, ms, for each visit in which it is too long for chance."""
+    """Extra times of the first queries that missed the cache, ms.
+
+    The extra time is the first query's time, without its handshake, minus the next query's time in the same visit. A
+    miss has at least the extra time of `SLOWER_MS`, `_SLOWER_SHARE` and `_JITTERS`.
+    """
     longer: list[float] = []
     missed: list[float] = []
     for visit in visits:

@@ -28,7 +28,7 @@ _RESULTS = {
     "flags": pl.String, "source": pl.String,
 }  # fmt: skip
 MEASURES = ("first_ms", "next_ms")
-"""Keys of the measures in the chart."""
+"""Keys of the times in the chart, one panel each."""
 _SHOWN = tuple(map(measure_name, MEASURES))
 _MARGIN_PX, _ROW_PX = 150, 18
 _MOST_SHOWN = 30
@@ -59,7 +59,7 @@ def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFra
 
 
 def results_frame(lines: Sequence[TargetResult]) -> pl.DataFrame:
-    """A row for each target and measure: median and interval, ms, and the flags of the target."""
+    """A row for each target and each of its times: median and interval, ms, and the flags of the target."""
     rows: list[dict[str, Any]] = []
     for line in lines:
         target = line.target
@@ -84,7 +84,7 @@ def results_frame(lines: Sequence[TargetResult]) -> pl.DataFrame:
 
 
 def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
-    """A row for each target and each measure in the chart."""
+    """A row for each target and each time in the chart."""
     frame = results_frame(lines).filter(pl.col("measure").is_in(_SHOWN))
     several = pl.col("address").n_unique().over("resolver") > 1
     label = pl.when(several).then(pl.format("{} {}", "resolver", "address")).otherwise(pl.col("resolver"))
@@ -92,7 +92,10 @@ def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
 
 
 def _chart(frame: pl.DataFrame) -> AnyChart:
-    """A row for each resolver, fastest first; a panel for each measure, a colour and a shape for each transport."""
+    """Chart with a row for each resolver, fastest first.
+
+    Each time has a panel, and each transport a colour and a shape.
+    """
     if frame.is_empty():
         return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
     first = frame.group_by("label").agg(pl.col("median").filter(pl.col("measure") == _SHOWN[0]).min())

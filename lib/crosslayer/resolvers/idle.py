@@ -10,7 +10,7 @@ from crosslayer.resolvers.plan import SILENT, IdleQuery
 RESOLUTION_S = 1.0
 """Resolution of the estimate, s: the search ends when both bounds are this close."""
 _LEAST_EVIDENCE = 2
-"""Queries that must show a forgotten flow. A single one can be a lost packet."""
+"""Least number of queries on forgotten flows that is evidence. A single one can be a lost packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class Forgetting:
     """Bounds of the idle time after which a network forgets a UDP flow."""
 
     kept_s: float
-    """The longest idle time after which the flow was kept; 0 if none was."""
+    """The longest idle time after which a flow was kept; 0 if no flow was kept."""
     forgotten_s: float
-    """The shortest idle time after which the flow was forgotten."""
+    """The shortest idle time after which a flow was forgotten."""
     queries: int
     """Number of queries on forgotten flows."""
     silent: int
-    """Number of these without an answer; the others came from another port or address of the client."""
+    """Number of queries without an answer. On the other forgotten flows, the server saw another port or address."""
 
     @property
     def shown(self) -> bool:
-        """Whether enough queries show a forgotten flow."""
+        """Whether at least `_LEAST_EVIDENCE` queries show a forgotten flow."""
         return self.queries >= _LEAST_EVIDENCE
 
     @property
@@ -52,11 +52,12 @@ class Forgetting:
 
 
 def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
-    """Bounds of the idle time after which flows are forgotten, from queries over QUIC or over DoUDP; None if none was.
+    """Bounds of the idle time after which the network forgets a flow; None if no query shows a forgotten flow.
 
-    A flow was forgotten if the query got no answer, or if the server then validated another address or port of the
-    client (QUIC). A connection that server or client closed while it was idle shows nothing. The result is also None
-    if a flow was kept for at least as long as a forgotten one, because then packets were lost.
+    `queries` are all over QUIC or all over DoUDP. A flow was forgotten if the query got no answer, or if the server then
+    validated another address or port of the client (QUIC). A connection that server or client closed while it was idle
+    is ignored. The result is also None if another flow was kept for at least as long as a forgotten one, because then
+    packets were lost.
     """
     forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
     if not forgotten:

@@ -36,14 +36,14 @@ from crosslayer.resolvers.plan import (
 )
 
 _BACKEND = "the paths themselves"
-"""Recorded as the link backend, since a comparison emulates no links."""
+"""Text in place of the link backend, since a comparison emulates no links."""
 _OF_NO_ENTRY = (
     "campaign", "study", "clock", "host", "page", "resolver", "operator", "address", "protocol", "port", "role",
     "position", "query_ms",
 )  # fmt: skip
-"""Columns that are dropped when entries are read: they follow from the plan and other columns.
+"""Columns that are dropped before rows become entries: they follow from the plan and other columns.
 
-They would take half the memory.
+With these columns, the rows would take twice the memory.
 """
 
 
@@ -85,9 +85,9 @@ class Journal:
 
     @classmethod
     def resume(cls, folder: Path, plan: ComparePlan) -> Journal:
-        """Continue a campaign; `plan` may differ from its plan in the rounds and in the seed, which is ignored.
+        """Continue a stored campaign with the number of rounds in `plan`; the seed is the stored one.
 
-        Raises `CrosslayerError` if the campaign is missing or belongs to another comparison.
+        Raises `CrosslayerError` if the campaign is missing, or differs from `plan` in more than rounds and seed.
         """
         with Store(folder) as store:
             kept = _plan_of(store.fact("plan"), folder)
@@ -131,7 +131,7 @@ class Journal:
         return float(first_s)
 
     def share_stops(self) -> None:
-        """Stop queries from all vantage points to operators that asked to stop at one of them."""
+        """If an operator asked to stop at one vantage point, exclude it at all of them."""
         stops = {operator: reason for one in self.progress.values() for operator, reason in one.stops.items()}
         for one in self.progress.values():
             one.stops |= stops
@@ -142,11 +142,11 @@ class Journal:
         self._store.add_rows({LOCATIONS: [common | dict(row) for row in rows]})
 
     def finished(self, vantage: str, round_: int) -> bool:
-        """Whether a round was measured at a vantage point."""
+        """Whether a round has ended at a vantage point: it was measured or missed."""
         return (vantage, self.plan.name, round_) in self._store.done()
 
     def finish(self, vantage: str, round_: int) -> None:
-        """Record the end of a round at a vantage point."""
+        """Record that a round has ended at a vantage point."""
         if not self.finished(vantage, round_):
             self._store.add_round(Cell(vantage, self.plan.name), round_, {})
 

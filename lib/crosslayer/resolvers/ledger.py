@@ -19,7 +19,7 @@ from crosslayer.decode import checked
 from crosslayer.resolvers.errors import ResolversError
 
 FILE = "operators.json"
-"""Name of the file in the user's state folder."""
+"""Name of the file with the states of operators, in the user's state folder."""
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 300.0
 SLOWING = ("http status 429", "http status 503", "rcode REFUSED", "timeout")
@@ -27,9 +27,12 @@ SLOWING = ("http status 429", "http status 503", "rcode REFUSED", "timeout")
 FORBIDDING = ("http status 403", "http status 451")
 """Errors by which an operator asks to stop."""
 REFUSALS_UNTIL_STOP = 3
-"""So many consecutive refused queries, each after a pause, also count as a request to stop."""
+"""Number of consecutive refused queries, each followed by a pause, that also count as a request to stop."""
 _PROHIBITED = 18
-"""Extended DNS error by which an operator asks to stop (RFC 8914, section 4.19). Blocked (15) concerns the name."""
+"""Code of the extended DNS error by which an operator asks to stop (RFC 8914, section 4.19).
+
+The error Blocked (15) is no such request, because it concerns only the name.
+"""
 _REFUSED = "rcode REFUSED"
 
 
@@ -39,16 +42,16 @@ class DayLimitError(ResolversError):
 
 @dataclass(slots=True)
 class OperatorState:
-    """The state of one operator."""
+    """Queries and pauses of one operator."""
 
     day: str = ""
     """Date of the latest query, UTC."""
     queries: int = 0
-    """Queries on that day."""
+    """Number of queries on that day."""
     ready_s: float = 0.0
     """Unix time before which no further query may leave."""
     pause_s: float = 0.0
-    """Latest pause; 0 after a success."""
+    """Latest pause; 0 after a successful query."""
     refusals: int = 0
     """Number of consecutive refused queries."""
     burst_s: float = 0.0
@@ -96,7 +99,7 @@ class QueryLedger:
             return self.per_day - _today(states.operators.get(operator) or OperatorState()).queries
 
     def take(self, operator: str) -> float:
-        """Count a query that leaves now and return 0, or return the Unix time, s, of the next attempt.
+        """Count a query and return 0 if it may leave now; otherwise return the Unix time, s, of the next attempt.
 
         Raises `DayLimitError` if the daily limit is reached.
         """
@@ -118,7 +121,10 @@ class QueryLedger:
             return 0.0
 
     def charge(self, operator: str, queries: int) -> None:
-        """Count queries that another program sent at once; the next query waits as if they had kept the rate."""
+        """Count queries that another program sent at once.
+
+        The next query waits for the time that these queries would have taken at the allowed rate.
+        """
         with self._states() as states:
             state = _today(states.operators.setdefault(operator, OperatorState()))
             state.queries += queries
@@ -129,7 +135,8 @@ class QueryLedger:
     def heed(self, operator: str, error: str | None, extended_error: int | None = None) -> str | None:
         """Apply the outcome of a query; returns why the operator must not be queried again, else None.
 
-        After an error of `SLOWING` it gets a pause, twice as long as the latest one unless a query succeeded since.
+        After an error of `SLOWING`, the operator gets a pause. Each pause is twice the previous one, from
+        `FIRST_PAUSE_S` to `LONGEST_PAUSE_S`, until a query succeeds.
         """
         with self._states() as states:
             state = states.operators.setdefault(operator, OperatorState())
@@ -182,7 +189,7 @@ class QueryLedger:
 
 
 def _today(state: OperatorState) -> OperatorState:
-    """The state; its count restarts on a new day."""
+    """Reset the count of queries if a new day (UTC) has begun; returns the state."""
     today = time.strftime("%Y-%m-%d", time.gmtime(time.time()))
     if state.day != today:
         state.day, state.queries = today, 0

@@ -17,7 +17,7 @@ from crosslayer.vocabulary import CacheUse, QueryState, Role
 def measured_times(text: str, where: str) -> MeasuredTimes:
     """Times of the resolver that `DATASET:RESOLVER` or `DATASET:RESOLVER@VANTAGE` names.
 
-    RTTs are those of the TCP connects before each visit. The resolver's own time is the time of a query on a kept
+    The RTTs are those of TCP connects, one in each visit. The resolver's own time is the time of a query on a kept
     connection minus the RTT of its visit, at least 0. Without misses in the dataset, a miss takes as long as a hit.
 
     Parameters

@@ -26,7 +26,7 @@ from crosslayer.vocabulary import Protocol
 
 _BY_SCHEME = {protocol.transport.url_scheme: protocol for protocol in Protocol}
 _URL_PATH = re.compile(r"/(?:[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
-"""RFC 3986, section 3.3."""
+"""Path of a URL (RFC 3986, section 3.3)."""
 _SECTION = re.compile(r"^## +(.+?) *$")
 _BY_KEY = {protocol.value.lower(): protocol for protocol in Protocol}
 _Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -76,7 +76,7 @@ class ResolverEntry:
             raise FieldError(f"must be a path that begins with a slash, is {self.path!r}", key="path", next_step=step)
 
     def targets(self) -> list[ResolverTarget]:
-        """Every transport of every address."""
+        """The targets of this entry: every transport of every address."""
         return [
             _target(self.name, address, _BY_KEY[key], port, self.host, self.path, self.operator)
             for address in self.address
@@ -102,16 +102,16 @@ class Listed:
 
     targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
-    """Entries of a stamp list that crosslayer cannot measure, each with its reason."""
+    """Entries of stamp lists and support tables that crosslayer cannot measure, each with its reason."""
     locations: dict[str, AddressLocation] = field(default_factory=dict)
-    """Location by address, for addresses whose location the list gives."""
+    """Location of each address for which a list gives one."""
 
 
 def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed:
-    """Targets of names, URLs, stamps and files, in order; `ResolversError` for the first invalid one or a duplicate.
+    """Read the targets that names, URLs, stamps and files contain, in their order.
 
-    An argument is a file if it ends in `.toml`, `.md`, `.parquet` or `.csv`. `protocols` restricts the
-    transports; all by default.
+    An argument is a file if it ends in `.toml`, `.md`, `.parquet` or `.csv`. `protocols` restricts the transports; by
+    default, all are read. Raises `ResolversError` for the first invalid argument, and if a target occurs twice.
     """
     listed = Listed([])
     for argument in arguments:
@@ -264,7 +264,7 @@ def _of_stamp(text: str, *, where: str, name: str = "") -> ResolverTarget:
 
 
 def _of_url(text: str) -> ResolverTarget:
-    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is that in the certificate (default: the address)."""
+    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is in the certificate, by default the address."""
     try:
         url = urlsplit(text)
         host, port = url.hostname or "", url.port
@@ -316,14 +316,14 @@ def _target(
 
 
 def _operator(host: str, name: str) -> str:
-    """Default operator of a resolver: the last two labels of its host name, or `name` if it has none."""
+    """Default operator of a resolver: the last two labels of its host name, or `name` if the host is an address."""
     if _canonical(host) is not None:
         return name
     return ".".join(host.lower().split(".")[-2:])
 
 
 def _split_port(text: str, default: int, where: str) -> tuple[str, int]:
-    """Address or name without brackets, and port; `ResolversError` for an invalid port."""
+    """Split an address or name, IPv6 in brackets, from its optional port; `ResolversError` for an invalid port."""
     match = re.fullmatch(r"\[([^\]]*)\](?::(\d+))?|([^:]*)(?::(\d+))?", text)
     if match is None:
         return text, default

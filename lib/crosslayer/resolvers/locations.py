@@ -21,16 +21,17 @@ class AddressLocation:
     longitude: float | None = None
 
     def completed(self, other: AddressLocation) -> AddressLocation:
-        """This location with missing values from another one; latitude and longitude are from the same location."""
+        """This location, with missing values from `other`. Latitude and longitude always come from one location."""
         mine = self if self.latitude is not None else other
         number = self if self.asn is not None else other
         return AddressLocation(number.asn, number.as_name, mine.latitude, mine.longitude)
 
 
 def look_up(addresses: Iterable[str], databases: Sequence[Path]) -> dict[str, AddressLocation]:
-    """Locations of addresses in MMDB files of cities or autonomous systems, without addresses that no file contains.
+    """Locations of addresses in MMDB files of cities or autonomous systems.
 
-    Raises `ResolversError` if a file cannot be read or the package `maxminddb` is missing.
+    Addresses that no file contains are absent. Raises `ResolversError` if a file cannot be read or the package
+    `maxminddb` is missing.
     """
     if not databases:
         return {}
@@ -100,7 +101,7 @@ def positions(texts: Iterable[str], vantages: Sequence[str]) -> dict[str, Addres
 def location_rows(
     resolvers: Mapping[str, AddressLocation], vantages: Mapping[str, AddressLocation]
 ) -> list[dict[str, Any]]:
-    """Rows of the table, without the columns that all rows of a campaign have in common."""
+    """Rows of the table `resolver_locations`, without the columns that all rows of a campaign have in common."""
     kinds = ((LocatedKind.RESOLVER, resolvers), (LocatedKind.VANTAGE_POINT, vantages))
     return [
         {

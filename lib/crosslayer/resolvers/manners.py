@@ -13,13 +13,13 @@ from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.testbed import outside, stop_list
 
 QUERIES_PER_S = 1.0
-"""Default rate for each operator, and the highest one for an address outside."""
+"""Default rate for each operator, queries/s; also the maximum for addresses outside the machine."""
 QUERIES_PER_DAY = 5000
-"""Default limit for each operator and day, and the highest one for an address outside."""
+"""Default limit of queries to each operator in a day; also the maximum for addresses outside the machine."""
 NOBODY = "192.0.2.53"
 """An address that no host has (RFC 5737). A query to it shows whether the network intercepts UDP port 53."""
 USUAL_QUERIES = 300
-"""Maximum number of queries for five resolvers by default. A larger budget gets a warning."""
+"""Most queries that a comparison of five resolvers sends by default. A larger budget gets a warning."""
 
 _CONNECTION_BYTES = {
     Protocol.DOUDP: 500,
@@ -29,25 +29,26 @@ _CONNECTION_BYTES = {
     Protocol.DOH3: 12_000,
     Protocol.DOQ: 12_000,
 }
-"""Upper estimate of a new connection with a query, both directions, bytes of IP packets."""
+"""Upper estimate of the size of a new connection with one query: IP packets in both directions, bytes."""
 _KEPT_QUERY_BYTES = 1_500
 _TCP_CONNECT_BYTES = 500
 
 
 def resumable(protocol: Protocol) -> bool:
-    """Whether a comparison can measure a resumed connection."""
+    """Whether a comparison can measure resumed connections of this transport."""
     return Resumption.TICKET in protocol.transport.resumptions
 
 
 def early(protocol: Protocol) -> bool:
-    """Whether a comparison can measure a query in early data."""
+    """Whether a comparison can measure queries in early data over this transport."""
     return Resumption.EARLY_DATA in protocol.transport.resumptions
 
 
 def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
-    """Number of queries of a visit: first, next, miss, idle, resumed, early data. DoUDP has no next query.
+    """Maximum number of queries of a visit: first, next, miss, idle, resumed, early data. DoUDP has no next query.
 
-    With idle times, a transport over UDP may need one more query, to find when the network forgets a flow.
+    With idle times, a visit over UDP may have one more query, which searches for the time after which the network
+    forgets a flow.
     """
     over_udp = protocol is Protocol.DOUDP or protocol.transport.over_quic
     more = (
@@ -61,7 +62,7 @@ def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
 
 
 def priming_queries(plan: ComparePlan, rounds: int) -> int:
-    """Maximum number of queries that fill the cache of an address in `rounds` rounds."""
+    """Maximum number of queries that only fill the resolver's cache, for one address in `rounds` rounds."""
     return rounds if plan.every_s or plan.idle_s else (rounds + 1) // 2
 
 
@@ -73,7 +74,7 @@ class OperatorBudget:
     addresses: tuple[str, ...]
     queries: int
     bytes: int
-    """Estimate, both directions."""
+    """Upper estimate for both directions."""
 
 
 def budget(
@@ -83,7 +84,11 @@ def budget(
     visited: Container[tuple[int, int]] = (),
     network_check: bool = False,
 ) -> list[OperatorBudget]:
-    """Maximum that a comparison still has to send, by operator; `visited` has pairs of round and target."""
+    """Maximum that a comparison still has to send to each operator.
+
+    `not_asked` has the numbers of excluded targets, and `visited` has pairs of round and target. With `network_check`,
+    the queries to `NOBODY` are included.
+    """
     missing: dict[str, list[tuple[int, ResolverTarget]]] = {}
     for number, target in enumerate(plan.targets):
         if number not in not_asked:
@@ -168,7 +173,7 @@ def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per
 
 
 def _visits_of_an_operator(plan: ComparePlan) -> dict[str, int]:
-    """Visits of each operator in the whole comparison."""
+    """Number of visits to the targets of each operator in all rounds, from one vantage point."""
     visits: dict[str, int] = {}
     for target in plan.targets:
         visits[target.operator] = visits.get(target.operator, 0) + plan.rounds

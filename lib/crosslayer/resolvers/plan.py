@@ -17,11 +17,14 @@ from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.vocabulary import SIZES_BY_PART, CacheUse, EventKind, Protocol, QueryState, Role
 
 STUDY = "resolvers"
-"""Study of the campaigns that a comparison writes."""
+"""Name of the study in the campaigns of comparisons."""
 HERE = "host-1"
 """Default name of a vantage point."""
 LEFT_ALONE_AFTER = 3
-"""A target is not queried again after so many consecutive failed visits, or so many visits of a silent address."""
+"""Number of consecutive failed visits after which a target is not queried again.
+
+The same number of visits without any answer ends the queries to an address.
+"""
 SILENT = "timeout"
 """Error of a query without an answer."""
 DISTURBANCES = (EventKind.ADDRESS_CHANGED, EventKind.CLOCK_STEPPED, EventKind.SLEPT)
@@ -35,15 +38,18 @@ class IdleQuery:
     """A query on a connection that was idle."""
 
     idle_s: float
-    """Planned idle time."""
+    """Planned idle time, s."""
     measured_idle_s: float
-    """Measured idle time."""
+    """Measured idle time, s."""
     time_ms: float | None = None
     error: str | None = None
     moved: bool | None = None
-    """Whether the server then validated another address or port of the client; None without QUIC."""
+    """Whether the server validated another address or port of the client after this query; None without QUIC."""
     search: bool = False
-    """Whether the idle time is not from the plan, but searches when the network forgets the flow."""
+    """Whether the query is part of the search for the idle time after which the network forgets the flow.
+
+    The idle time is then not from the plan.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +64,27 @@ class TargetVisit:
     first_ms: float | None = None
     """First query on a new connection without a ticket, from its first packet to the answer."""
     handshake_ms: float | None = None
-    """The handshake of that connection; 0 for DoUDP."""
+    """Duration of the handshake before the first query; 0 for DoUDP."""
     next_ms: float | None = None
     """Next query on the same connection; None for DoUDP, which has none."""
     resumed_ms: float | None = None
     """Query on a new connection with a session ticket."""
     resumed_handshake_ms: float | None = None
-    """The handshake of that connection."""
+    """Duration of the handshake with the session ticket."""
     session_resumed: bool | None = None
-    """Whether TLS resumed the session on that connection."""
+    """Whether TLS resumed the session in the handshake with the session ticket."""
     miss_ms: float | None = None
     """Query on the first connection for a new name, which is in no cache; None without a zone."""
     rtt_ms: float | None = None
-    """RTT of the path: TCP connect."""
+    """RTT of the path, measured by a TCP connect."""
     site: str | None = None
     """Name server identifier of the server that answered (RFC 5001)."""
     early_ms: float | None = None
-    """Query in early data on one more connection with a session ticket."""
+    """Query in early data, on a further new connection with a session ticket."""
     moved: bool | None = None
     """Whether the server validated another address or port of the client before any idle time; None without QUIC."""
     attempt: int = 0
-    """Attempt at the round."""
+    """Number of the attempt at the round, from 0."""
     error: str | None = None
     """Why the first query failed; None if it succeeded."""
     next_error: str | None = None
@@ -88,14 +94,17 @@ class TargetVisit:
     vantage: str = HERE
     """Vantage point of the visit."""
     first_bytes: tuple[int, ...] | None = None
-    """IP payload of the first query with its handshake, by the columns of `SIZES_BY_PART`; None without a capture."""
+    """Bytes of IP payload of the first query and its handshake; None without a capture.
+
+    The values are in the order of `SIZES_BY_PART`.
+    """
     resumed_bytes: tuple[int, ...] | None = None
-    """The same for the query on a resumed connection."""
+    """As `first_bytes`, for the query on a resumed connection."""
     idle: tuple[IdleQuery, ...] = ()
     """Queries on the first connection after idle times; the last one may have failed."""
 
     def time_ms(self, key: str) -> float | None:
-        """One of its times by key: a field, or `idle_key` of an idle time."""
+        """The time with this key: the name of a field, or `idle_key` of an idle time."""
         for query in self.idle:
             if not query.search and idle_key(query.idle_s) == key:
                 return query.time_ms
@@ -104,7 +113,7 @@ class TargetVisit:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors after the first query, by the name of the failed query."""
+        """Errors of all queries except the first one, by the name of the query."""
         if not (self.next_error or self.miss_error or self.resumed_error or self.early_error or self.idle):
             return {}  # most visits
         errors = {
@@ -118,7 +127,7 @@ class TargetVisit:
 
 
 def idle_key(idle_s: float) -> str:
-    """Key of the query after an idle time."""
+    """Key of the time of the query after this idle time."""
     return f"idle_{idle_s:g}s_ms"
 
 
@@ -164,38 +173,38 @@ class Disturbance:
     noticed_s: float
     """Seconds since the Unix epoch."""
     voids: int | None = None
-    """Number of the attempt that it voids, so that the round is measured again; None if it voids none."""
+    """Number of the attempt that the event voids, so that the round is measured again; None if it voids no attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkCheck:
-    """A query over UDP to an address that no host has."""
+    """A query over UDP to an address that no host has; only a middlebox can answer it."""
 
     address: str
     intercepted: bool
-    """Whether it was answered."""
+    """Whether the query was answered."""
     site: str | None
-    """Name server identifier of the answer."""
+    """Name server identifier in the answer (RFC 5001)."""
     checked_s: float
     """Seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """`[options]` of a comparison's plan: all of `ComparePlan` except name, rounds, seed and vantage points."""
+    """Table `[options]` in a comparison's plan: all of `ComparePlan` except name, rounds, seed and vantage points."""
 
     targets: tuple[ResolverTarget, ...] = ()
     """Addresses to query, each with a transport."""
     timeout_s: float = 5.0
     """Time limit of a query, s."""
     resumed: bool = False
-    """Whether resumed connections are measured too, also with early data."""
+    """Whether queries on resumed connections are measured too, with and without early data."""
     idle_s: tuple[float, ...] = ()
-    """Idle times of the first connection, each followed by a query, ascending."""
+    """Idle times of the first connection, s, ascending; a query follows each."""
     zone: str = ""
     """Zone in which every name exists, for queries that miss the cache; empty if misses are not measured."""
     every_s: float = 0.0
-    """Time from the start of a round to the start of the next one; 0 without a schedule."""
+    """Time from the start of a round to the start of the next one, s; 0 without a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +215,11 @@ class ComparePlan:
     """Domain name of the queries (type A)."""
     rounds: int
     seed: int
-    """Seed of the order in each round."""
+    """Seed of the order of the targets in each round."""
     timeout_s: float
     targets: list[ResolverTarget]
     resumed: bool = False
-    """Whether resumed connections are measured too, also with early data."""
+    """Whether queries on resumed connections are measured too, with and without early data."""
     zone: str = ""
     """Zone in which every name exists, for queries that miss the cache; empty if misses are not measured."""
     vantages: tuple[str, ...] = (HERE,)
@@ -218,19 +227,19 @@ class ComparePlan:
     every_s: float = 0.0
     """Time from the start of a round to the start of the next one, s; 0 without a schedule."""
     idle_s: tuple[float, ...] = ()
-    """Idle times of the first connection, each followed by a query, ascending."""
+    """Idle times of the first connection, s, ascending; a query follows each."""
 
     @property
     def most_repeats(self) -> int:
-        """Maximum number of repetitions of disturbed rounds at each vantage point."""
+        """Maximum number of repetitions after disturbances, over all rounds of one vantage point."""
         return max(2, self.rounds // 10)
 
     def order(self, round_: int) -> list[int]:
-        """Numbers of the targets in the order of a round."""
+        """Numbers of the targets in the order in which a round visits them."""
         return list(_order(self.seed, round_, len(self.targets)))
 
     def campaign_plan(self, clock: str) -> Plan:
-        """The plan of the campaign: each cell is a vantage point with the name."""
+        """This plan as the plan of a campaign: its links are the vantage points, and its page is the domain name."""
         return Plan(
             study=STUDY,
             links=self.vantages,
@@ -253,7 +262,7 @@ class ComparePlan:
         options: Mapping[str, Any],
         where: str,
     ) -> ComparePlan:
-        """Read the plan of a campaign; `ResolversError` for options that are not those of a comparison."""
+        """The comparison's plan in a campaign's plan; `ResolversError` if `options` are not of a comparison."""
         known = checked(dict(options), CompareOptions, where=where, error=ResolversError, json_file=True)
         (name,) = names
         return cls(
@@ -270,7 +279,7 @@ def _order(seed: int, round_: int, count: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _positions(seed: int, round_: int, count: int) -> dict[int, int]:
-    """Position of each target in the order of a round."""
+    """Position of each target in the order of a round, by the number of the target."""
     return {number: position for position, number in enumerate(_order(seed, round_, count))}
 
 
@@ -284,7 +293,7 @@ class Measured:
 
     plan: ComparePlan
     entries: dict[str, list[Entry]]
-    """By vantage point."""
+    """Entries by vantage point."""
 
     @property
     def visits(self) -> list[TargetVisit]:
@@ -313,7 +322,7 @@ class Measured:
 
     @property
     def checks(self) -> dict[str, NetworkCheck]:
-        """The latest check of the network at each vantage point that has one."""
+        """The latest network check of each vantage point that has one."""
         return {
             vantage: entry
             for vantage, some in self.entries.items()
@@ -323,7 +332,10 @@ class Measured:
 
 
 def measured_of(queries: pl.LazyFrame, events: pl.LazyFrame) -> Measured:
-    """The comparison in the tables. Rows contain neither host names nor paths of its targets."""
+    """The comparison whose rows these tables contain.
+
+    Its targets lack host names, and their paths are the default, because the tables contain neither.
+    """
     named = queries.group_by("target").agg(pl.col(_TARGET).first()).sort("target").collect()
     targets = [
         ResolverTarget(resolver, operator, address, Protocol(protocol), port, role=Role(role))
@@ -349,7 +361,7 @@ def _vantages(queries: pl.LazyFrame) -> list[str]:
 
 
 _TARGET = ("resolver", "operator", "address", "protocol", "port", "role")
-"""Columns of a target, in the order of `ResolverTarget`."""
+"""Columns that describe a target, in the order of the fields of `ResolverTarget`."""
 
 
 @dataclass(slots=True)
@@ -363,7 +375,7 @@ class _Answers:
 
 
 class Progress:
-    """The progress of a comparison at one vantage point, and the targets that are not queried again there.
+    """The entries of a comparison at one vantage point, and the targets that are not queried again there.
 
     Parameters
     ----------
@@ -374,7 +386,7 @@ class Progress:
     entries
         Earlier entries.
     record
-        Stores new entries before they are counted.
+        Function that stores new entries; `add` calls it before it counts them.
     """
 
     def __init__(
@@ -439,18 +451,19 @@ class Progress:
         return _attempts(self.disturbances).get(round_, 0)
 
     def voids(self, round_: int) -> int | None:
-        """Number of the attempt that a disturbance of a round voids; None after `most_repeats` repetitions."""
+        """Number of the attempt that a disturbance of this round voids; None after `most_repeats` repetitions."""
         repeats = sum(_attempts(self.disturbances).values())
         return self.attempt(round_) if repeats < self.plan.most_repeats else None
 
     def idle(self, *, quic: bool) -> list[IdleQuery]:
-        """All queries after idle times, over QUIC or over DoUDP."""
+        """All queries after idle times, over QUIC (`quic`) or over DoUDP."""
         return self._idle[quic]
 
     def left_alone(self, target: int) -> bool:
         """Whether a target is not queried again.
 
-        This is the case if its operator asked to stop, its latest visits failed, or its address never answered.
+        This is the case if its operator asked to stop, its latest `LEFT_ALONE_AFTER` visits failed, or its address
+        never answered.
         """
         one = self.plan.targets[target]
         if one.operator in self.stops or self._failed.get(target, 0) >= LEFT_ALONE_AFTER:
@@ -488,7 +501,7 @@ def _over_udp(target: ResolverTarget) -> bool:
 
 
 def _attempts(disturbances: Iterable[Disturbance]) -> dict[int, int]:
-    """Number of the latest attempt at each disturbed round."""
+    """Number of the latest attempt at each round that is repeated after a disturbance."""
     attempts: dict[int, int] = {}
     for one in disturbances:
         if one.voids is not None:
@@ -497,7 +510,7 @@ def _attempts(disturbances: Iterable[Disturbance]) -> dict[int, int]:
 
 
 def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, str]:
-    """Targets whose operator asked to stop, by number, each with the reason."""
+    """Numbers of the targets whose operator asked to stop, each with the reason."""
     return {
         number: f"left alone: {stops[target.operator]}"
         for number, target in enumerate(plan.targets)
@@ -509,7 +522,7 @@ def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, st
 
 
 def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
-    """Rows by table, without the columns that all rows of a campaign have in common."""
+    """Rows of an entry, by table, without the columns that all rows of a campaign have in common."""
     if isinstance(entry, OperatorStop):
         return _event(EventKind.STOPPED, entry.stopped_s, entry.operator, entry.reason)
     if isinstance(entry, OperatorLimit):
@@ -621,7 +634,7 @@ _RARE = ("first_bytes", "resumed_bytes", "idle")
 
 
 def _visits_frame(queries: pl.LazyFrame) -> pl.DataFrame:
-    """A row for each visit in order of start, with the fields of `TargetVisit`; tuples are lists."""
+    """A row for each visit, in order of start. Columns are the fields of `TargetVisit`, with lists for tuples."""
     state, total, error = pl.col("state"), pl.col("total_ms"), pl.col("error")
     miss = pl.col("cache") == CacheUse.MISS
     cold, kept, early, resumed = (

@@ -41,7 +41,7 @@ class CompareStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """A validated call."""
+    """A validated call of `crosslayer compare`."""
 
     plan: ComparePlan
     left_out: list[str]
@@ -52,17 +52,17 @@ class CompareRequest:
     per_day: int
     ca_file: Path | None
     ca_given: Path | None
-    """The file of CAs that the user named."""
+    """File of CAs that the user named; None without one."""
     dataset: Path
     resume: bool
     json_file: Path | None
     report_file: Path | None
     hosts: Mapping[str, str]
-    """SSH destination of each vantage point; empty for this machine."""
+    """SSH destination of each vantage point; empty if this machine measures."""
     locations: Mapping[str, AddressLocation]
-    """Known locations by address of a resolver."""
+    """Known location of each resolver address."""
     positions: Mapping[str, AddressLocation]
-    """Known positions by vantage point."""
+    """Known position of each vantage point."""
 
 
 def request(
@@ -92,12 +92,24 @@ def request(
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
     Without `everything`, only the first address of each resolver is measured, and no resumed connection. DoTCP is then
-    measured only if `protocols` has it or a resolver has no other transport. `idle_s` are idle times of the kept
-    connection, each followed by a query. With a `zone`, misses are measured by queries for new names below it. With
-    `self_check`, the first resolver is measured twice, as if it were two (A/A). `every_s` is the time from the start
-    of a round to the next.
-    `hosts` are machines that measure instead of this one, by the names of their vantage points. `databases` are MMDB
-    files with locations of resolvers, and `at` has the positions of vantage points.
+    measured only if `protocols` contains it or a resolver has no other transport.
+
+    Parameters
+    ----------
+    idle_s
+        Idle times of the first connection, s; a query follows each.
+    self_check
+        Measure the first resolver twice, as if it were two (A/A).
+    zone
+        Zone whose names miss the cache; empty if misses are not measured.
+    every_s
+        Time from the start of a round to the start of the next one, s; 0 without a schedule.
+    hosts
+        SSH destination of each vantage point; None if this machine measures.
+    databases
+        MMDB files with locations of resolvers.
+    at
+        Positions of vantage points, each `NAME=LATITUDE,LONGITUDE`.
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
@@ -138,12 +150,12 @@ def request(
 
 
 def vantage() -> str:
-    """Name of this vantage point, i.e. the name of this machine in campaigns."""
+    """Name of this machine as a vantage point in campaigns."""
     return provenance.this_host("").name or HERE
 
 
 def vantages(text: str) -> dict[str, str]:
-    """Parse machines by the names of their vantage points: `[NAME=]HOST`, separated by commas.
+    """Parse a list of machines, `[NAME=]HOST` separated by commas; returns each HOST by the name of its vantage point.
 
     Default names are `host-1`, `host-2` etc. Raises `ResolversError` for an invalid name, and for a name or machine
     that occurs twice.
@@ -165,7 +177,10 @@ def vantages(text: str) -> dict[str, str]:
 
 
 def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> list[ResolverTarget]:
-    """The first address of each resolver, without DoTCP unless `protocols` is given or it is the only transport."""
+    """Targets of a call without `everything`: the first address of each resolver.
+
+    Without `protocols`, DoTCP is left out if the resolver has another transport at this address.
+    """
     first: dict[str, str] = {}
     kept = [target for target in targets if first.setdefault(target.name, target.address) == target.address]
     others = {target.name for target in kept if target.protocol is not Protocol.DOTCP}
@@ -205,7 +220,7 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
 
 
 def _outside(request: CompareRequest) -> list[str]:
-    """Addresses that will be queried and need the user's consent."""
+    """Addresses outside the machine that will be queried, so that the user must consent."""
     asked = [target.address for number, target in enumerate(request.plan.targets) if number not in request.not_asked]
     if needs_check(request.plan, request.not_asked):
         asked.append(manners.NOBODY)
@@ -249,7 +264,7 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
 
 
 def _here(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> dict[str, str]:
-    """Measure from this machine; returns operators that were left out, each with the reason."""
+    """Measure from this machine; returns the operators that reached their daily limit, each with a message."""
     plan = journal.plan
     (progress,) = journal.progress.values()
     vantage = progress.vantage
@@ -278,7 +293,7 @@ def _here(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> di
 
 
 def _everywhere(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> dict[str, str]:
-    """Measure from other machines; returns operators that were left out, each with the reason."""
+    """Measure from other machines; returns the operators that reached their daily limit, each with a message."""
     from crosslayer.resolvers.everywhere import measure  # Dask takes a second to import
 
     return measure(

@@ -12,11 +12,11 @@ from crosslayer.resolvers.errors import ResolversError
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _LOOK_S = 600.0
-"""Interval between readings of the clock during a wait, s. The clock may be set meanwhile."""
+"""Longest sleep before the clock is read again during a wait, s. The clock may be set meanwhile."""
 
 
 def seconds(text: str, where: str) -> float:
-    """Parse a duration such as `90s`, `15m`, `2h` or `7d`; `ResolversError` for other texts."""
+    """Parse a duration such as `90s`, `15m`, `2h` or `7d` to seconds; `ResolversError` for other texts."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", text.strip())
     if match is None or match[2] not in _UNITS or float(match[1]) == 0:
         raise ResolversError(f"is no time: {text!r}", where=where, next_step="Write 90s, 15m, 2h or 7d.")
@@ -37,7 +37,7 @@ class RoundTimes:
         return self.first_s + round_ * self.every_s
 
     def over_s(self, round_: int) -> float:
-        """Time from which a round counts as missed, because the next one is due."""
+        """Time from which a round counts as missed: the due time of the next round, or infinity without a schedule."""
         return self.due_s(round_ + 1) if self.every_s else math.inf
 
     def wait(self, round_: int, sleep: Callable[[float], object] = time.sleep) -> bool:

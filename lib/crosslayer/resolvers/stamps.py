@@ -76,7 +76,7 @@ def decode(text: str, *, where: str) -> Stamp:
 
 
 class _Fields:
-    """The fields of a stamp, taken from the front."""
+    """Reads the fields of a stamp, one after the other."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self.rest = data

@@ -38,5 +38,5 @@ class ResolverTarget:
         return self.name if self.role is Role.MEASURED else f"{self.name} (A/A)"
 
     def copies(self, other: ResolverTarget) -> bool:
-        """Whether it is the A/A copy of another target."""
+        """Whether this target is the A/A copy of `other`."""
         return self.role is Role.SELF_CHECK and replace(self, role=Role.MEASURED) == other

@@ -62,21 +62,27 @@ _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundl
 _CACHED_FOR_S = 10.0
 """Least remaining time of an answer in the resolver's cache, s. Below it, a query fills the cache before a visit."""
 _SOON_S = 3.0
-"""The same before a query on an idle connection."""
+"""As `_CACHED_FOR_S`, but before a query on an idle connection."""
 _TTL_STEP_S = 1.0
-"""A TTL is rounded down to whole seconds, so an entry may expire this much later, s."""
+"""Resolution of a TTL, s: a cached answer may expire this much later than its TTL, which is rounded down."""
 _CHECK_S = 2.0
-"""Maximum wait for an answer of a middlebox, which is near, s."""
+"""Maximum wait for an answer to the network check, s. A middlebox that answers is near."""
 _AT_ONCE = 5
-"""Number of interleaved operators. With more, each waits for its turn so long that servers close kept connections."""
+"""Number of operators that are visited in turn.
+
+With more operators, the turns would be so far apart that servers close kept connections.
+"""
 _SETTLE_S = 0.1
 """Time after an answer in which a server still sends tickets and path MTU probes, s."""
 _NO_TICKET = "the server sent no session ticket"
 _RESET = "connection reset"
 _SHORT_S = 10.0
-"""No network forgets a flow after a shorter time without packets, s. Another client address then has another cause."""
+"""Idle time up to which no network forgets a flow, s.
+
+If a server sees another address of the client after a shorter time, the cause is a disturbance.
+"""
 _RESETS = 2
-"""Number of operators with reset TCP connections in one round that shows a disturbance.
+"""Number of operators that must reset TCP connections in one round for the round to count as disturbed.
 
 A single operator may have restarted its server.
 """
@@ -85,7 +91,7 @@ Steps = Iterator[float | TargetVisit]
 
 
 def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
-    """Whether a comparison sends queries to UDP port 53, which some networks intercept."""
+    """Whether a comparison needs the network check: it sends queries to UDP port 53, which some networks intercept."""
     return any(
         target.protocol is Protocol.DOUDP and target.port == Protocol.DOUDP.transport.port and number not in not_asked
         for number, target in enumerate(plan.targets)
@@ -105,7 +111,10 @@ def _check_network(plan: ComparePlan) -> NetworkCheck:
 
 
 def _interleaved(operators: Iterable[Steps]) -> Generator[TargetVisit, None, None]:
-    """Advance the steps of all operators, always the operator that is due first; yields the visits."""
+    """Run the steps of the operators in turn; yields the visits.
+
+    At most `_AT_ONCE` operators take turns. The next step is that of the operator whose query is due first.
+    """
     pending = enumerate(operators)
     waiting = [(0.0, number, steps) for number, steps in itertools.islice(pending, _AT_ONCE)]
     while waiting:
@@ -127,11 +136,11 @@ class Visitor:
     Parameters
     ----------
     progress
-        Earlier entries; visits are added to it.
+        Entries so far; visits are added to it.
     ledger
         Rates and limits of the operators.
     ca_file
-        Trusted CAs.
+        File of trusted CAs.
     not_asked
         Numbers of targets that are never queried.
     capture
@@ -172,8 +181,8 @@ class Visitor:
     def round(self, round_: int) -> Iterator[TargetVisit]:
         """Make the missing visits of a round, add them to the progress, and yield them.
 
-        An operator that reached its daily limit is left out. If the client's address or clock changes meanwhile, the
-        round starts again, up to `most_repeats` repetitions in all rounds.
+        An operator that reached its daily limit is left out. After a disturbance, e.g. another address of the client,
+        the round starts again, at most `most_repeats` times in all rounds together.
         """
         plan, progress = self._plan, self._progress
         self.limited = {}
@@ -345,9 +354,10 @@ class Visitor:
         return replace(result, error=_NO_TICKET) if result.error == NO_TICKET else result
 
     def _idle_times(self, target: ResolverTarget) -> list[tuple[float, bool]]:
-        """Idle times of a visit, ascending, each with whether it is a search.
+        """Idle times of a visit, s, ascending; for each, whether it is part of the search.
 
-        A transport over UDP gets one more idle time, which searches when the network forgets the flow.
+        The search has one idle time per visit over UDP, between the known bounds of the time after which the network
+        forgets a flow. It begins when a flow was forgotten.
         """
         times = [(idle_s, False) for idle_s in self._plan.idle_s]
         quic = target.protocol.transport.over_quic
@@ -382,7 +392,7 @@ class Visitor:
         return IdleQuery(idle_s, measured_idle_s, time_ms, moved=moved, search=search)
 
     def _turn(self, target: ResolverTarget, visit: TargetVisit | None = None) -> Iterator[float]:
-        """Wait until a query to the target may leave.
+        """Wait until the operator's limits allow a query to the target.
 
         If `visit` is given, the query is on its first connection, and the wait counts as idle time of that connection.
         """
@@ -393,10 +403,11 @@ class Visitor:
             self._measured_idle_s[visit.target] = max(self._measured_idle_s[visit.target], time.monotonic() - since_s)
 
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
-        """Fill the cache by a query on a separate connection, unless it has the name for at least `least_s`.
+        """Fill the resolver's cache by a query on a separate connection; returns the error of this query.
 
-        Returns the error of the query. The query waits until an older entry has expired, because it does not prolong
-        that entry. Nothing is sent if the budget of these queries is spent.
+        Nothing is sent if the answer stays in the cache for at least `least_s`, or if the budget of these queries is
+        spent. If an older answer is still in the cache, the query waits until it has expired, because a query does not
+        prolong it.
         """
         cached_for_s = self._cached_until_s.get(target.address, 0.0) - elapsed_s()
         if cached_for_s >= least_s or self._priming_left[target.address] <= 0 or self._intercepted(target):
@@ -418,9 +429,10 @@ class Visitor:
     def _ask(
         self, client: Client, target: ResolverTarget, *, connect: bool, name: str = "", after_idle: bool = False
     ) -> tuple[str | None, Answer | None]:
-        """Send one query and apply its outcome; returns the error (None for a good answer) and the answer.
+        """Send one query; returns the error (None for a good answer) and the answer.
 
-        On an idle connection (`after_idle`), silence and a closed connection do not count against the operator.
+        The outcome changes the limits of the operator. On an idle connection (`after_idle`), silence and a closed
+        connection do not count against the operator.
         """
         question = Question(name) if name else self._question
         query = build_query(question, target.protocol, self._settings, nsid=True)
@@ -450,7 +462,7 @@ class Visitor:
     def _path_rtt_ms(self, target: ResolverTarget) -> float | None:
         """RTT of the path to the address of a target, ms: a TCP connect to one of its listed ports.
 
-        None if it has no TCP port or the connect fails.
+        None if the address has no listed TCP port or the connect fails.
         """
         ports = [
             other.port
@@ -492,7 +504,7 @@ def system_ca() -> Path:
 
 
 def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
-    """The server of a target."""
+    """The server of a target, as the `Resolver` that clients need."""
     return Resolver(
         target.address,
         target.host,
