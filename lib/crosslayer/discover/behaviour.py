@@ -45,16 +45,22 @@ from crosslayer.errors import printable
 from crosslayer.testbed import outside
 
 EARLY_RTT = 1.5
-"""Limit for an early answer, RTT: it takes one round-trip, or two if the server waits for the handshake."""
+"""Time limit of an answer to early data, RTT.
+
+Such an answer takes one round-trip, or two if the server waits for the end of the handshake.
+"""
 AMPLIFICATION = 3.0
-"""Bytes a server may send per byte received before the client's address is validated (RFC 9000, section 8)."""
+"""Bytes that a server may send per received byte before it has validated the client's address (RFC 9000, section 8)."""
 
 _SPARE_RTT = 0.5
-"""Additional time allowed per exchange, RTT: computation and transmission."""
+"""Time allowed per exchange in addition to its round-trips, for computation and transmission, RTT."""
 _SILENT_S = 15.0
-"""Silence of the client after its first flight, s: a server retransmits at growing intervals."""
+"""Time for which the client is silent after its first flight, s.
+
+Meanwhile a server retransmits at growing intervals.
+"""
 _REPLAY_AFTER_S = 15.0
-"""Delay before early data is replayed, s: servers keep closed connections and their IDs for a shorter time."""
+"""Delay before early data is replayed, s. It is longer than the time for which servers keep closed connections."""
 _REACTION_S = 2.0
 """Time for a server to react to a client that violates the protocol, s."""
 _DOQ_PROTOCOL_ERROR = 0x2
@@ -65,7 +71,7 @@ _CORES: Mapping[Protocol, type[QuicCore]] = {Protocol.DOH3: DoH3Core, Protocol.D
 
 
 class Result(StrEnum):
-    """Result of a check, in the terms of quic-interop-runner."""
+    """Possible results of a check, in the terms of quic-interop-runner."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -73,7 +79,7 @@ class Result(StrEnum):
 
 
 class CheckOutcome(NamedTuple):
-    """Outcome of a check."""
+    """Outcome of a check: result, explanation and measured value."""
 
     result: Result
     detail: str = ""
@@ -102,12 +108,12 @@ class ExaminedServer:
     name: str
     address: str
     support: Mapping[Protocol, Support]
-    """Results of `discover` at the usual port of each transport."""
+    """Result of `discover` for each transport at its usual port."""
     question: Question
     rtt_ms: float
     """Idle RTT of the link, ms."""
     rounds: int
-    """Number of repetitions of timed exchanges; the median counts."""
+    """Number of repetitions of a timed exchange, of which the median counts."""
     settings: ClientSettings
 
     @property
@@ -116,13 +122,13 @@ class ExaminedServer:
         return Resolver(self.address, self.name, verify=False)
 
     def query(self, protocol: Protocol) -> Query:
-        """The query in the form of one transport."""
+        """The query as one transport sends it."""
         return build_query(self.question, protocol, self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class BehaviourCheck:
-    """One check."""
+    """A check of a server's behaviour."""
 
     name: str
     abbreviation: str
@@ -132,7 +138,7 @@ class BehaviourCheck:
     run: Callable[[ExaminedServer, Protocol], CheckOutcome]
     unit: str = ""
     asked_by: str = ""
-    """The RFC, its section and its requirement word."""
+    """RFC, section and requirement word, e.g. MUST; empty if no RFC requires the behaviour."""
 
 
 def examine(
@@ -140,7 +146,7 @@ def examine(
 ) -> list[ServerFinding]:
     """Run every check over each of its transports, in the order of `CHECKS`; takes a minute or two.
 
-    A check that is interrupted by a connection error fails, and its detail names the error.
+    A check that an error interrupts fails, and its detail names the error.
     """
     findings = []
     for check in CHECKS:
@@ -218,14 +224,14 @@ def _exchange(
 def _again(
     server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False
 ) -> ExchangeResult:
-    """Make an exchange, then another one with its session; returns the first if that fails."""
+    """Make an exchange, then another one with the session of the first; returns the first if it fails."""
     sessions = SessionStore()
     first = _exchange(server, protocol, sessions=sessions, priming=True)
     return first if first.error else _exchange(server, protocol, resumption, sessions=sessions, token=token)
 
 
 def _timed(server: ExaminedServer, rows: Sequence[ExchangeResult]) -> CheckOutcome:
-    """Median time of exchanges in RTT; failed if any of them failed."""
+    """Median time of exchanges, RTT; the outcome is failed if any exchange failed."""
     if errors := [row.error for row in rows if row.error]:
         return CheckOutcome(Result.FAILED, errors[0])
     times = [row.total_ms for row in rows if row.total_ms is not None]
@@ -233,7 +239,7 @@ def _timed(server: ExaminedServer, rows: Sequence[ExchangeResult]) -> CheckOutco
 
 
 def _token(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Test the token alone, so that a failure has one cause; all other checks go without it."""
+    """Test a token without a ticket, so that a failure has one cause; all other checks go without a token."""
     if not server.support[protocol].address_token:
         return CheckOutcome(Result.UNSUPPORTED, "sends none")
     return _timed(server, [_again(server, protocol, Resumption.NONE, token=True) for _ in range(server.rounds)])
@@ -246,7 +252,7 @@ def _version_negotiation(server: ExaminedServer, protocol: Protocol) -> CheckOut
 
 
 def _in_time(protocol: Protocol, outcome: CheckOutcome) -> CheckOutcome:
-    """Mark an outcome as failed if its time exceeds the transport's round-trips by `_SPARE_RTT`."""
+    """Mark an outcome as failed if its time exceeds the transport's round-trips by more than `_SPARE_RTT`."""
     if outcome.value is None or outcome.value < protocol.transport.round_trips + _SPARE_RTT:
         return outcome
     return outcome._replace(result=Result.FAILED, detail=f"{protocol.transport.round_trips} round-trips would suffice")
@@ -268,10 +274,10 @@ def _ticket_once(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _replay(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Send a first flight again, from another port, after its connection has ended.
+    """Check that early data is not answered again when its first flight is repeated from another port.
 
-    A forked process sends only these datagrams, like an attacker who recorded them. Unlike an attacker, it has the
-    client's keys, so it can decrypt an answer.
+    A forked process repeats the flight after the connection has ended. Like an attacker who recorded the flight, it
+    sends only these datagrams. Unlike an attacker, it has the client's keys, so it can decrypt an answer.
     """
     if not server.support[protocol].early_data_offered:
         return CheckOutcome(Result.UNSUPPORTED, "its tickets allow none")
@@ -306,7 +312,7 @@ def _replay(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 def _play(
     server: ExaminedServer, core: QuicCore, stream: int, flight: Sequence[bytes], *, recorded: bool = False
 ) -> bool:
-    """Send a first flight and wait for the answer to its early data; with `recorded`, send nothing else."""
+    """Send a first flight; returns whether its early data was answered. With `recorded`, send nothing else."""
     with _connected(server, core.protocol) as end:
         for datagram in flight:
             end.send(datagram)
@@ -333,7 +339,7 @@ def _connected(server: ExaminedServer, protocol: Protocol) -> Any:
 
 
 def _session(server: ExaminedServer, protocol: Protocol) -> Session:
-    """The session of a connection with one query: its ticket, without a token."""
+    """Session of a new connection on which one query was answered: its ticket, without a token."""
     with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
         client.query(server.query(protocol))
@@ -342,7 +348,7 @@ def _session(server: ExaminedServer, protocol: Protocol) -> Session:
 
 
 def _early(server: ExaminedServer, protocol: Protocol, session: Session, query: Query) -> tuple[bool, bytes, float]:
-    """Send a query as early data; returns whether it was accepted, the answer, and its time in RTT."""
+    """Send a query as early data; returns whether early data was accepted, the answer, and its time in RTT."""
     with client_for(protocol, server.resolver, server.settings, session=session, early_data=True) as client:
         client.connect(query)
         began_s = time.monotonic()
@@ -366,7 +372,10 @@ def _padding(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _amplification(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """UDP payload received, divided by the payload of one first flight, after which the client is silent."""
+    """Check the amplification of a server whose client is silent after one first flight.
+
+    The value is the UDP payload that the client received, divided by the payload of its first flight.
+    """
     core = _CORES[protocol](server.resolver, server.settings, session=Session(), early_data=False)
     now_s = time.monotonic()
     core.start(now_s)
@@ -386,7 +395,7 @@ def _amplification(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _amplification_in_the_clear(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Ratio of answer to query over DoUDP, which validates no address."""
+    """Size of the answer divided by the size of the query over DoUDP, which validates no address."""
     query = server.query(protocol)
     with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
@@ -407,7 +416,7 @@ class _ProbeCore(DoQCore):
         return stream
 
     def abandon(self, stream: int) -> None:
-        """Reset the sending part of a stream."""
+        """Reset the client's direction of a stream."""
         self._quic.reset_stream(stream, _CANCELLED)
 
     def ended(self, stream: int) -> bool:
@@ -425,7 +434,7 @@ class _ProbeCore(DoQCore):
 
     @property
     def closed(self) -> tuple[bool, int] | None:
-        """Whether the server closed the connection with an application code, and the code; None if it is open."""
+        """None if the connection is open; else whether an application code closed it, and the code."""
         event = self._quic._close_event
         return None if event is None else (event.frame_type is None, event.error_code)
 
@@ -435,12 +444,12 @@ class _ProbeClient(DoQClient):
 
     @property
     def core(self) -> _ProbeCore:
-        """The core of the connection."""
+        """Protocol core of the connection."""
         assert isinstance(self._core, _ProbeCore)
         return self._core
 
     def wait(self, done: Callable[[], bool], timeout_s: float = _REACTION_S) -> bool:
-        """Wait until a condition holds or the timeout passes; returns whether it holds."""
+        """Wait until `done` returns True, at most `timeout_s`; returns its last result."""
         self._deadline = time.monotonic() + timeout_s
         with suppress(DnsError), self._faults():
             self._run_until(done)
@@ -536,7 +545,7 @@ def _early_update(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _closing(send: Callable[[_ProbeCore, Query], int]) -> Callable[[ExaminedServer, Protocol], CheckOutcome]:
-    """A check that the server closes the connection after a protocol violation."""
+    """Make a check that the server closes the connection after a protocol violation, which `send` commits."""
 
     def run(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
         with _probe(server) as client:
@@ -559,7 +568,7 @@ def _unidirectional(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _reaction(client: _ProbeClient, stream: int) -> str:
-    """Describe the server's reaction."""
+    """Describe in words how the server reacted to a stream."""
     if (closed := client.core.closed) is not None:
         of_application, code = closed
         name = "DOQ_PROTOCOL_ERROR" if closed == (True, _DOQ_PROTOCOL_ERROR) else f"code {code:#x}"

@@ -7,18 +7,18 @@ from crosslayer.dns.quic import DoQClient
 from crosslayer.dns.quic_core import DoQCore
 
 DRAFTS = tuple(f"doq-i{draft:02}" for draft in range(11, -1, -1))
-"""ALPN of draft-ietf-dprive-dnsoquic-11 to -00."""
+"""ALPN identifiers of draft-ietf-dprive-dnsoquic, from -11 to -00."""
 _WITHOUT_LENGTH = frozenset(DRAFTS[-3:])
-"""Drafts before -03 have no length field before a message."""
+"""ALPN identifiers of the drafts before -03, which have no length field before a message."""
 
 
 class AnyDoQCore(DoQCore):
-    """DoQ of RFC 9250 or any draft, as agreed on with the server."""
+    """Protocol core for DoQ of RFC 9250 or any draft, as agreed on with the server."""
 
     alpns = ("doq", *DRAFTS)
 
     def ask(self, query: Query) -> int:
-        """Queue a query in the format of the agreed protocol."""
+        """Queue a query in the format of the agreed protocol; returns the ID of its stream."""
         if self.agreed_alpn not in _WITHOUT_LENGTH:
             return super().ask(query)
         stream = self._quic.get_next_available_stream_id()
@@ -27,14 +27,14 @@ class AnyDoQCore(DoQCore):
         return stream
 
     def answer(self, stream: int) -> bytes | None:
-        """The answer; without a length field it is complete at the end of its stream."""
+        """The answer; None while it is incomplete. Without a length field, the end of the stream completes it."""
         if self.agreed_alpn not in _WITHOUT_LENGTH or stream in self._reset:
             return super().answer(stream)
         return bytes(self._received[stream]) if stream in self._ended else None
 
 
 class AnyDoQClient(DoQClient):
-    """DoQ of RFC 9250 or any draft."""
+    """Client of DoQ by RFC 9250 or any draft."""
 
     core_class = AnyDoQCore
 

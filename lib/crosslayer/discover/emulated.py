@@ -28,7 +28,7 @@ from crosslayer.testbed.server import corefile_text, zone_text
 NAME = "www.example.org"
 """The name that every emulated resolver answers."""
 ADDRESS = "10.53.1.1"
-"""The address in their answers."""
+"""The IPv4 address of `NAME` in the answers of the emulated resolvers."""
 
 _OUTSIDE = "For hosts outside see --allow-external in `crosslayer discover -h`."
 
@@ -39,17 +39,20 @@ class Implementation:
 
     name: str
     resource: str
-    """Its program, a key of `resources.RESOURCES`."""
+    """Name of the implementation's program, a key of `resources.RESOURCES`."""
     listens: frozenset[namespaces.Socket]
-    """Sockets that are open when it is ready."""
+    """Sockets that are open when the resolver is ready."""
     configure: Callable[[Path, Certificates, Path], list[str]]
-    """Writes its configuration into a folder, with certificates and a zone file; returns its arguments."""
+    """Function that writes the configuration into a folder; returns the program's arguments.
+
+    Its parameters are the folder, the certificates and the zone file.
+    """
     url: str = "https://github.com/coredns/coredns"
     version_argument: str = "-V"
-    """The argument that makes it print its version."""
+    """Argument with which the program prints its version."""
 
     def version(self) -> str:
-        """Its version, e.g. `5.6.0`; `0` if it prints none. `ResourceError` if the program is missing."""
+        """Version of the program, e.g. `5.6.0`; `0` if it prints none. `ResourceError` if the program is missing."""
         return ".".join(map(str, _version(self.resource, self.version_argument)))
 
 
@@ -71,9 +74,9 @@ class Population:
     absent: list[Absent] = field(default_factory=list)
 
     def hosts(self, targets: Sequence[Target]) -> list[ProbedHost]:
-        """Targets as hosts of the testbed; all resolvers if there are no targets.
+        """Targets as hosts of the testbed; without targets, all running resolvers.
 
-        Raises `DiscoverError` for an address outside the testbed, and for a name that no resolver has.
+        Raises `DiscoverError` for an address outside the testbed, and for a name that no running resolver has.
         """
         if not targets:
             return [ProbedHost(name, address) for name, address in self.addresses.items()]
@@ -106,7 +109,7 @@ def _inside(target: Target) -> Target:
 
 @contextlib.contextmanager
 def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Population]:
-    """Start every installed implementation, or those given, and stop them at the end of the block.
+    """Start every installed implementation, or those of `kinds`, and stop them at the end of the block.
 
     Works only in the client's namespace of a testbed. Implementations that are missing or do not start are reported in
     the population. `DiscoverError` if this testbed already has a population.
@@ -142,7 +145,7 @@ def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Popula
 
 
 def _find(kind: Implementation) -> Path | Absent:
-    """An implementation's program, or why it is missing."""
+    """Program of an implementation, or the reason why it is missing."""
     try:
         return resources.locate(kind.resource).path
     except resources.ResourceError as error:
@@ -172,7 +175,7 @@ class _Emulated(Process):
         super().__init__(subprocess.Popen, command, own / "log", cwd=own)
 
     def listens(self) -> bool:
-        """Whether all its ports are open."""
+        """Whether all ports of the resolver are open."""
         return self.kind.listens <= namespaces.listening(self._namespace)
 
 
@@ -205,7 +208,7 @@ def _configure_bind(folder: Path, certificates: Certificates, zone: Path, *, tls
 
 
 def _configure_knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Knot Resolver: answers one name from its hints; over QUIC since version 6."""
+    """Knot Resolver: answers `NAME` from its hints; over QUIC since version 6."""
     quic = "pcall(net.listen, '0.0.0.0', 853, { kind = 'doq' })" if _version("kresd", "-V")[0] >= 6 else ""
     configuration = folder / "kresd.conf"
     configuration.write_text(
@@ -244,7 +247,7 @@ def _configure_coredns(folder: Path, certificates: Certificates, zone: Path) -> 
 
 
 def _configure_unbound(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Unbound: answers one name from its local data; over HTTP/2 and QUIC if it was built with them."""
+    """Unbound: answers `NAME` from its local data; over HTTP/2 and QUIC if these were enabled when it was built."""
     built = subprocess.run(
         [str(resources.locate("unbound").path), "-V"], capture_output=True, text=True, check=False
     ).stdout
@@ -281,7 +284,7 @@ remote-control:
 
 
 def _configure_dnsdist(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """dnsdist: answers one name by a rule, without an upstream; over QUIC if it was built with it."""
+    """dnsdist: answers `NAME` by a rule, without an upstream; over QUIC if this was enabled when it was built."""
     configuration = folder / "dnsdist.conf"
     files = f"'{certificates.certificate_file}', '{certificates.key_file}'"
     configuration.write_text(
@@ -301,7 +304,7 @@ addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
 
 
 def _configure_knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
-    """Knot DNS, an authoritative server: over QUIC since 3.3, over TLS since 3.4."""
+    """Knot DNS, an authoritative server: over QUIC since version 3.3, over TLS since 3.4."""
     version = _version("knotd", "-V")
     known = [option for option, since in (("listen-quic", (3, 3)), ("listen-tls", (3, 4))) if version >= since]
     further = "".join(f"    {option}: 0.0.0.0@853\n" for option in known)
@@ -328,7 +331,7 @@ zone:
 
 
 def _configure_dnsproxy(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """AdGuard's dnsproxy: answers one name from a hosts file; its mandatory upstream does not exist."""
+    """AdGuard's dnsproxy: answers `NAME` from a hosts file; its mandatory upstream does not exist."""
     hosts = folder / "hosts"
     hosts.write_text(f"{ADDRESS} {NAME}\n", encoding="utf-8")
     return [*far_end("0.0.0.0", ("127.0.0.1", 5300), certificates), f"--hosts-files={hosts}"]

@@ -1,4 +1,4 @@
-"""The table of servers, for a terminal, in the format of quic-interop-runner, and as an HTML page. No I/O."""
+"""The table of servers: for a terminal, in the format of quic-interop-runner, and as an HTML page. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIGNS = {Result.SUCCEEDED: "✓", Result.FAILED: "✕", Result.UNSUPPORTED: "�
 
 
 def _tests() -> Iterable[tuple[str, BehaviourCheck, Protocol]]:
-    """Every check over every transport, with its abbreviation."""
+    """Every check over each of its transports: its abbreviation, the check, and the transport."""
     for check in CHECKS:
         for protocol in check.transports:
             yield _LETTERS[protocol] + check.abbreviation, check, protocol
@@ -39,8 +39,8 @@ def interop(
 ) -> dict[str, Any]:
     """The findings in the result format of quic-interop-runner, with crosslayer as the only client.
 
-    Lists of `results` and `measurements` have one entry per server, in the order of `servers`. Checks that did not run
-    are null.
+    The lists `results` and `measurements` have one entry per server, in the order of `servers`. The result of a check
+    that did not run is null.
     """
     by_test = _by_test(findings)
     servers = list(dict.fromkeys(finding.server for finding in findings))
@@ -117,7 +117,10 @@ def _cells(
 
 
 def shown(finding: ServerFinding) -> str:
-    """A finding in a few characters: its value, or without a value ✓, ✕ or –. A failed value is followed by ✕."""
+    """A finding in a few characters: its value, or ✓, ✕ or – without a value.
+
+    The value of a failed check is followed by ✕.
+    """
     if finding.value is None:
         return _SIGNS[Result(finding.result)]
     number = f"{finding.value:.0f} B" if finding.unit == "bytes" else f"{finding.value:.2f}"
@@ -125,7 +128,7 @@ def shown(finding: ServerFinding) -> str:
 
 
 def _notes(server: str, rows: list[ServerFinding]) -> list[str]:
-    """Summary of a server's RFC 9250 checks, and its failed checks without a column in the table."""
+    """Number of RFC 9250 checks that a server passed, and its failed checks that have no column in the table."""
     rules = [row for row in rows if (row.asked_by or "").startswith("RFC 9250") and row.result != Result.UNSUPPORTED]
     met = sum(row.result == Result.SUCCEEDED for row in rules)
     notes = [f"{met} of {len(rules)} checks of RFC 9250"] if rules else []

@@ -26,10 +26,11 @@ Endpoint = tuple[str, int]
 def negotiate(
     endpoints: Iterable[Endpoint], pace: Pace, *, timeout_s: float, progress: Callable[[int], object]
 ) -> dict[Endpoint, tuple[int, ...]]:
-    """Probe endpoints for QUIC, silent ones in each of `ATTEMPTS` rounds; returns the QUIC versions by endpoint.
+    """Probe endpoints for QUIC; returns the QUIC versions of each endpoint that answered.
 
-    Addresses must be in canonical form. `timeout_s` is divided equally among the waits after the rounds. `progress`
-    receives the number of newly finished endpoints. The result omits endpoints that did not answer.
+    There are `ATTEMPTS` rounds of probes, each to the endpoints that have not answered yet. A wait of `timeout_s /
+    ATTEMPTS` follows each round. Addresses must be in canonical form. `progress` receives the number of newly finished
+    endpoints.
     """
     probing = _Probing(endpoints)
     with ExitStack() as stack:
@@ -55,7 +56,7 @@ class _Probing:
         self._poll = select.poll()
 
     def open(self, stack: ExitStack) -> None:
-        """Open one socket for each address family in use; `OutsideError` for an endpoint without consent."""
+        """Open one socket for each address family in use; `OutsideError` for an address without the user's consent."""
         for address in {address for address, _port in self._ids}:
             outside.check(address)
         for family, address in {_family(address): address for address, _port in self._ids}.items():
@@ -70,14 +71,14 @@ class _Probing:
         return [endpoint for endpoint in self._ids if endpoint not in self.answers]
 
     def send(self, endpoint: Endpoint) -> None:
-        """Probe one endpoint, unless it has answered meanwhile."""
+        """Probe one endpoint, unless it has already answered."""
         if endpoint in self.answers:
             return
         with suppress(OSError):  # no route: treated as silence; the transports tried afterwards report it
             self._sockets[_family(endpoint[0])].sendto(encode_probe(*self._ids[endpoint]), endpoint)
 
     def receive(self, until_s: float) -> int:
-        """Receive answers until a time, or until every endpoint has answered; returns the number of answers."""
+        """Receive answers until `until_s`, or until every endpoint has answered; returns the number of new answers."""
         before = len(self.answers)
         while len(self.answers) < len(self._ids):
             ready = self._poll.poll(max(0.0, until_s - time.monotonic()) * 1000)

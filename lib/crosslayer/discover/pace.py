@@ -29,14 +29,14 @@ class Pace:
         self._stopped = threading.Event()
 
     def reserve(self, packets: int, now_s: float) -> float:
-        """Reserve packets; returns the time from `now_s` until they may be sent, seconds."""
+        """Reserve packets; returns the time that must pass after `now_s` before they may be sent, s."""
         with self._lock:
             start_s = max(now_s, self._free_s)
             self._free_s = start_s + packets * self._packet_s
         return start_s - now_s
 
     def wait(self, packets: int) -> None:
-        """Sleep until the packets may be sent; `DiscoverError` after `stop`, when nothing more may be sent."""
+        """Reserve packets and sleep until they may be sent; `DiscoverError` after `stop`."""
         if self._stopped.wait(self.reserve(packets, time.monotonic())):
             raise DiscoverError("stopped")
 

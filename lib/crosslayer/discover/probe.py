@@ -1,8 +1,8 @@
-"""The QUIC probe and its answer: a packet with an unsupported version, and Version Negotiation. No I/O.
+"""The QUIC probe, a packet with an unsupported version, and its answer, Version Negotiation. No I/O.
 
 Kosek et al. (IMC 2022, section 2) sent a QUIC Initial of version 0. Version 0 identifies Version Negotiation packets,
 which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6). Current servers do not answer them. So this
-probe uses a version reserved to force negotiation (RFC 9000, section 15); all else is the same.
+probe uses a version reserved to force negotiation (RFC 9000, section 15); all else is as in their probe.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import struct
 from collections.abc import Iterable
 
 FORCING_VERSION = 0x1A2A3A4A
-"""A version of the pattern 0x?a?a?a?a, which no server supports (RFC 9000, section 15)."""
+"""A version reserved to force negotiation: no server supports it (RFC 9000, section 15; pattern 0x?a?a?a?a)."""
 PROBE_BYTES = 1200
-"""Smallest UDP payload for which a server must check the version (RFC 9000, sections 6.1 and 14.1)."""
+"""UDP payload of the probe, bytes: below it, a server need not answer (RFC 9000, sections 6.1 and 14.1)."""
 CONNECTION_ID_BYTES = 8
-"""Length of both connection IDs; a server may ignore an Initial with a shorter one (RFC 9000, section 7.2)."""
+"""Length of both connection IDs, bytes; a server may ignore an Initial with shorter ones (RFC 9000, section 7.2)."""
 
 _LONG_HEADER = 0x80
 _INITIAL = 0xC0
@@ -67,7 +67,10 @@ def decode_version_negotiation(datagram: bytes, *, destination_id: bytes, source
 
 
 def version_names(versions: Iterable[int]) -> tuple[str, ...]:
-    """Names of versions: v1, v2, draft-29, 0x51303530; each once, without those reserved for negotiation."""
+    """Names of versions, e.g. v1, v2, draft-29, 0x51303530.
+
+    Each name occurs once; versions that are reserved to force negotiation are left out.
+    """
     names = [_name(version) for version in versions if version & _RESERVED_MASK != _RESERVED]
     return tuple(dict.fromkeys(names))
 

@@ -37,7 +37,7 @@ _WRITE_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DiscoverRequest:
-    """Validated arguments of a call."""
+    """Validated arguments of a call of `crosslayer discover`."""
 
     targets: list[Target]
     outside: bool
@@ -85,11 +85,11 @@ def in_testbed() -> bool:
 
 
 def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool:
-    """Probe, print the results, and write them if a file is given.
+    """Probe the targets, print the results, and write them if a file is given.
 
-    `say` receives the result, `tell` lines about it: missing resolvers and written files. Returns False if it was
-    interrupted; results so far are printed and written. `CrosslayerError` if the testbed is unavailable, a target is
-    not in it, or the file cannot be written.
+    `say` receives the result, and `tell` receives notes, e.g. on missing resolvers and written files. Returns False if
+    the user interrupted it; the results so far are then printed and written. `CrosslayerError` if the testbed is
+    unavailable, a target is not in it, or the file cannot be written.
     """
     absent: list[emulated.Absent] = []
     with contextlib.ExitStack() as stack:
@@ -118,7 +118,10 @@ def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool
 
 
 def _probe_hosts(request: DiscoverRequest, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
-    """Probe the hosts; returns their rows in order, and whether all were probed. The file is updated meanwhile."""
+    """Probe the hosts; returns their rows in order, and whether all were probed.
+
+    The output file is updated meanwhile.
+    """
     rows_by_host: dict[ProbedHost, list[Support]] = {}
     written_s = -math.inf
     try:
@@ -148,7 +151,7 @@ def _probe_hosts(request: DiscoverRequest, hosts: list[ProbedHost]) -> tuple[lis
 
 
 def _not_stopped(hosts: list[ProbedHost], tell: Say) -> list[ProbedHost]:
-    """The hosts that are not on the stop list; the others are reported."""
+    """The hosts that are not on the stop list; `tell` receives a line for each host that is."""
     stops = stop_list.load()
     reasons = {host: stops.reason(host.address, host.target) for host in hosts}
     for host, reason in reasons.items():
@@ -162,7 +165,7 @@ def _in_order(hosts: list[ProbedHost], rows_by_host: dict[ProbedHost, list[Suppo
 
 
 def resolve(targets: Sequence[Target]) -> list[ProbedHost]:
-    """External targets as hosts, a name with each of its addresses; `DiscoverError` for a name without one."""
+    """Look up external targets; returns a host for each address. `DiscoverError` for a name without an address."""
     hosts: dict[ProbedHost, None] = {}
     for target in targets:
         if target.address:

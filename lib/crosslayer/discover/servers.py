@@ -29,7 +29,7 @@ _PACKETS_PER_S = 2000.0
 
 @dataclass(frozen=True, slots=True)
 class ServersRequest:
-    """Validated arguments of a call."""
+    """Validated arguments of a call of `crosslayer servers`."""
 
     kinds: tuple[emulated.Implementation, ...]
     link: Profile
@@ -39,7 +39,7 @@ class ServersRequest:
 
 
 def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, out: Path) -> ServersRequest:
-    """Validate a call and create its folder; `DiscoverError` for the first invalid part."""
+    """Validate a call and create its output folder; `DiscoverError` for the first invalid part."""
     known = {kind.name: kind for kind in emulated.IMPLEMENTATIONS if kind.name in SERVERS}
     for name in names:
         if name not in known:
@@ -70,8 +70,8 @@ def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, o
 def run(request: ServersRequest, *, as_json: bool, say: Say, tell: Say) -> None:
     """Start the servers, check each of them, print the table and write `FILES`.
 
-    `say` receives the result, `tell` lines about it. `CrosslayerError` if the testbed is unavailable or a file cannot
-    be written.
+    `say` receives the result, and `tell` receives notes, e.g. on written files. `CrosslayerError` if the testbed is
+    unavailable or a file cannot be written.
     """
     began_s = time.time()
     with contextlib.ExitStack() as stack:

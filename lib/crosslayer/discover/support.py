@@ -1,4 +1,4 @@
-"""Transports that a host supports: each is tried once, with the clients that the studies use."""
+"""Find the transports that a host supports: try each of them once, with the clients that the studies use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENDPOINTS: tuple[tuple[Protocol, int], ...] = (
 """The transports to try, each with its port."""
 QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol.transport.over_quic}))
 _WORKERS = 8
-"""Number of hosts examined in parallel: each transport of a silent host takes a timeout."""
+"""Number of hosts examined in parallel, because each transport of a silent host takes a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class ProbedHost:
     """One address to examine."""
 
     target: str
-    """The target as listed: the name used for SNI and HTTP, or the address."""
+    """The target as listed: a host name, which SNI and HTTP use, or the address."""
     address: str
 
 
 def column(description: str) -> Any:
-    """A column of a table, with its description."""
+    """A field of a dataclass that is a column of a table; `description` describes the column."""
     return field(metadata={"description": description})
 
 
@@ -91,7 +91,7 @@ def discover(
     progress: Callable[[int], object] = lambda _done: None,
     unanswered: bool = False,
 ) -> Generator[list[Support], None, None]:
-    """Examine hosts: probe them for QUIC, then try every possible transport, one at a time on each host.
+    """Examine hosts: probe them for QUIC, then try one transport after the other on each host.
 
     DoQ and DoH3 are tried only at ports that answered a probe, as in IMC22, section 2. `CrosslayerError` if the rate,
     the timeout or the question is invalid.
@@ -105,7 +105,7 @@ def discover(
     timeout_s
         Timeout of each probe, connection and query, seconds.
     progress
-        Receives the number of newly finished checks of `checks(hosts)`.
+        Receives the number of newly finished checks, of `checks(hosts)` in total.
     unanswered
         Try DoQ and DoH3 also at ports that answered no probe: not every server negotiates versions.
 
@@ -133,7 +133,7 @@ def discover(
 
 
 def checks(hosts: list[ProbedHost]) -> int:
-    """Number of checks that `discover` makes."""
+    """Number of checks that `discover` makes for these hosts: QUIC probes and transports."""
     return len({host.address for host in hosts}) * len(QUIC_PORTS) + len(hosts) * len(ENDPOINTS)
 
 
@@ -145,7 +145,10 @@ def examine(
     pace: Pace,
     unanswered: bool = False,
 ) -> list[Support]:
-    """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` returns them."""
+    """Try every transport of one host; returns its rows of the support matrix.
+
+    `offers` has QUIC versions by address and port, as `negotiate` returns them.
+    """
     rows = []
     for protocol, port in ENDPOINTS:
         quic = protocol.transport.over_quic
@@ -166,7 +169,7 @@ def _try_transport(
     settings: ClientSettings,
     pace: Pace,
 ) -> Support:
-    """Open one connection and send one query."""
+    """Open one connection and send one query; returns the row of the support matrix."""
     server = Resolver(host.address, host.target, ports={**DEFAULT_PORTS, protocol: port}, verify=False)
     client = AnyDoQClient(server, settings) if protocol is Protocol.DOQ else client_for(protocol, server, settings)
     query = build_query(question, protocol, settings)
@@ -190,7 +193,7 @@ def _try_transport(
 
 
 def _facts(client: Client) -> dict[str, Any]:
-    """Properties of the server that a connection revealed."""
+    """Columns of `Support` with properties of the server that a connection revealed."""
     session, quic = client.session, client.protocol.transport.over_quic
     handshake, ticket = client.handshake, session.ticket
     if handshake.tls_version is None:
@@ -209,7 +212,7 @@ def _facts(client: Client) -> dict[str, Any]:
 
 
 def certificate_subject(client: Client) -> str | None:
-    """Subject of the certificate that the client received (RFC 4514), or the first of its names if that is empty."""
+    """Subject of the certificate that the client received (RFC 4514); the first name in it if the subject is empty."""
     try:
         certificate = client.certificate
         if certificate is None:

@@ -1,4 +1,4 @@
-"""The support matrix as a table for a terminal; rows of such dataclasses as files."""
+"""The support matrix as a table for a terminal, and files of its rows or of other dataclasses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write(
     kind: type[DataclassInstance] = Support,
     name: str = "resolver_support",
 ) -> None:
-    """Write rows of one class atomically: as Parquet with a description of each column, or as CSV."""
+    """Write rows of the dataclass `kind` atomically: as Parquet with a description of each column, or as CSV."""
     half = path.with_name(f"{path.name}.part")
     try:
         if path.suffix == ".csv":
@@ -70,12 +70,12 @@ def write(
 
 
 def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
-    """Read the rows of a file of `write`: the first five columns of `Support`, and `alpn`.
+    """Read a file that `write` made; returns the first five columns of `Support`, and `alpn`.
 
     Raises
     ------
     CrosslayerError
-        Of the class `error`, if the file is not one of `write`.
+        Of the class `error`, if `write` did not make the file.
     """
     import polars as pl
 
@@ -103,7 +103,7 @@ def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
 
 
 def text(rows: list[Support]) -> str:
-    """The matrix for a terminal: each address with its supported transports, and its QUIC ports without DNS."""
+    """The matrix for a terminal: the supported transports of each address, and its QUIC ports without DNS."""
     lines: list[tuple[str, ...]] = [_HEADINGS]
     nothing: list[str] = []
     by_host: dict[tuple[str, str], list[Support]] = {}

@@ -1,4 +1,4 @@
-"""Bytes and packets of an exchange, counted from the packets themselves with an AF_PACKET socket.
+"""Count the bytes and packets of an exchange with an AF_PACKET socket.
 
 `Capture` does the I/O; `read_frame` and `measure` are pure.
 """
@@ -25,7 +25,7 @@ ETHERTYPE_IPV6 = 0x86DD
 _IPV6_HEADER_BYTES = 40
 _UDP_HEADER_BYTES = 8
 _SNAP_BYTES = 65535
-"""Captures whole frames, because `handshake_bytes` reads their payload."""
+"""Maximum captured bytes of a frame: enough for all of it, because `handshake_bytes` reads its payload."""
 
 # From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>, <linux/virtio_net.h>; Python does not have them.
 _ETH_P_ALL = 0x0003
@@ -58,16 +58,16 @@ class Packet:
     payload: builtins.bytes = b""
     """Payload of TCP or UDP; of a truncated frame, the captured part."""
     flags: int = 0
-    """Flags of TCP."""
+    """TCP flags; 0 for UDP."""
     sequence: int = 0
-    """Sequence number of TCP."""
+    """TCP sequence number; 0 for UDP."""
 
 
 def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
     """Read an Ethernet frame; None unless it carries TCP or UDP over IPv4 or IPv6.
 
-    The frame may be truncated after the transport header. If it has several TCP segments (GSO, GRO), `segment_bytes` is
-    the TCP payload of each segment, else 0.
+    The frame may be truncated after the transport header. If the frame has several TCP segments (GSO, GRO),
+    `segment_bytes` is the TCP payload of each segment, else 0.
     """
     if len(frame) < ETHERNET_HEADER_BYTES:
         return None
@@ -115,11 +115,12 @@ def measure(
     of_handshake: Callable[[Packet], int] = lambda _packet: 0,
     split_to_close: bool = False,
 ) -> Sizes:
-    """Count the packets and bytes of an exchange by phase and direction, and by record (`handshake_bytes`).
+    """Count the packets and bytes of an exchange by phase (handshake, query) and direction.
 
-    Packets before `query_at_ns` belong to the handshake; all packets do if it is None. Sent packets count up to the
-    client's close. Received packets count up to the complete answer, since later ones depend on how long the client
-    receives. Times are Unix time, ns; None for an event that did not happen.
+    `of_handshake` splits the bytes also by the content of packets. Packets before `query_at_ns` belong to the
+    handshake; without a query (None), all packets do. Sent packets count up to the client's close. Received packets
+    count up to the complete answer, since the number of later ones depends on how long the client receives. Times are
+    Unix time, ns; None for an event that did not happen.
     """
     counts = Counter[str]()
     interface: str | None = None
@@ -150,7 +151,7 @@ def measure(
 
 @dataclass(slots=True)
 class PacketRecording:
-    """Packets of a recording; filled when the block of `Capture.record` ends."""
+    """Packets of a recording; they are added when the block of `Capture.record` ends."""
 
     packets: list[Packet] = field(default_factory=list)
     complete: bool = False
@@ -231,6 +232,6 @@ class Capture:
                 packets.append(packet)
 
     def _dropped(self) -> int:
-        """Packets dropped since the last call; reading resets the kernel's counter."""
+        """Number of packets that the kernel dropped since the last call; reading resets the kernel's counter."""
         _, dropped = struct.unpack("=II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         return int(dropped)

@@ -18,7 +18,7 @@ from crosslayer.dns.errors import unreadable_ca
 from crosslayer.dns.model import Resolver
 
 MIN_RSA_BITS = 2048
-"""Smallest RSA key in a chain (NIST SP 800-57, part 1, section 5.6.2)."""
+"""Size of the smallest RSA key allowed in a chain, bits (NIST SP 800-57, part 1, section 5.6.2)."""
 
 
 class CertificateVerifier:

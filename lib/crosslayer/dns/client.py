@@ -98,7 +98,7 @@ class Client(ABC):
         raise self._fault("the transport has no session tickets")
 
     def settle(self, duration_s: float) -> None:  # noqa: B027 - the kernel does it for TCP
-        """Receive and acknowledge further packets for some time, before this connection becomes idle."""
+        """Receive and acknowledge further packets for `duration_s`, before this connection becomes idle."""
 
     @property
     def session(self) -> Session:
@@ -112,7 +112,7 @@ class Client(ABC):
 
     @property
     def path_challenges(self) -> int:
-        """Path validations by the server so far; 0 without QUIC.
+        """Number of path validations by the server so far; 0 without QUIC.
 
         A server validates the path when packets come from another address or port (RFC 9000, section 9.3).
         """
@@ -125,7 +125,7 @@ class Client(ABC):
 
     @property
     def agreed_alpn(self) -> str | None:
-        """Application protocol agreed on by ALPN; None without one or before the handshake ended."""
+        """Application protocol agreed on by ALPN; None before the handshake ended, or if none was agreed on."""
         return None
 
     @property
@@ -152,7 +152,7 @@ class Client(ABC):
         """Send the query and wait for the answer."""
 
     def _remaining_s(self) -> float:
-        """Time left, seconds; `TimeoutError` if there is none."""
+        """Time until the deadline of the connection setup or query, s; `TimeoutError` after the deadline."""
         remaining_s = self._deadline - time.monotonic()
         if remaining_s <= 0:
             raise TimeoutError
@@ -187,7 +187,7 @@ class Client(ABC):
         )
 
     def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
-        """A socket to the server; `OutsideError` if it is outside and the user has not consented."""
+        """A socket to the server; `OutsideError` if the server is outside and the user has not consented."""
         self._connection = outside.open_socket(self.server.address, kind, self.server.server_name)
         return self._connection
 

@@ -37,7 +37,7 @@ def client_for(
     session: Session | None = None,
     early_data: bool = False,
 ) -> Client:
-    """The client of a transport; see `Client` for the parameters and errors."""
+    """Create the client of a transport; see `Client` for the parameters and errors."""
     return CLIENTS[protocol](server, settings, session=session, early_data=early_data)
 
 
@@ -55,22 +55,24 @@ def exchange(
 ) -> ExchangeResult:
     """Resolve one name on a new connection and measure it.
 
-    The clock starts with the first packet. Whatever the transport, messages, TLS contexts, trusted CAs, sockets and the
-    ClientHello are made before. The answer is checked after the clock has stopped. The connection is closed before this
-    function returns.
+    The clock starts with the first packet. Messages, TLS contexts, trusted CAs, sockets and the ClientHello are
+    prepared before, whatever the transport. The answer is checked after the clock has stopped. The connection is closed
+    before this function returns.
 
     Parameters
     ----------
     sessions
-        Store of tickets and tokens: those of earlier connections are used, and those of this one are added. Resumed
-        conditions need a store that a priming exchange has filled.
+        Store of tickets and tokens. A resumed exchange takes those of an earlier connection, so a priming exchange must
+        have
+        filled the store. Every exchange adds the tickets and tokens that it receives.
     capture
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
     priming
         Whether the exchange only fetches a ticket: it then waits for the ticket, and its row is marked.
     token
-        Whether to send the address-validation token of an earlier connection, even without its ticket. None: resumed
-        conditions send the token if there is one.
+        Whether to send the address-validation token of an earlier connection, even without a ticket. By default, a
+        resumed
+        exchange sends the token if there is one.
 
     Returns
     -------
@@ -162,7 +164,7 @@ def _check_condition(
 
 
 def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool) -> str | None:
-    """The condition that an answered exchange does not meet, as its error; None if it meets all."""
+    """The condition that an exchange with a good answer does not meet, as its error; None if it meets all."""
     if resumption is not Resumption.NONE and not client.handshake.session_resumed:
         return "session not resumed"
     if resumption is Resumption.EARLY_DATA and not client.handshake.early_data_accepted:
@@ -173,9 +175,9 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
 
 
 def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
-    """Bytes and packets of a connection with one query, up to its close or an earlier time (Unix time, ns).
+    """Bytes and packets of a connection with one query, up to `closed_at_ns` (Unix time, ns).
 
-    All sizes are None if the capture is missing or incomplete.
+    This time is that of the close or an earlier one. All sizes are None if the capture is missing or incomplete.
     """
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()
@@ -195,7 +197,7 @@ def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) 
 
 
 def _times(client: Client, started_s: float) -> dict[str, Any]:
-    """Columns of times; without any phase, `started_s` is the given one."""
+    """Times of an exchange, by column. If no phase began, `started_s` is that of the argument."""
     phases = client.timeline.phases
     handshake, query = phases.get(PhaseName.HANDSHAKE), phases.get(PhaseName.QUERY)
     first = handshake or query

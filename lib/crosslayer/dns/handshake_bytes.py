@@ -28,12 +28,12 @@ class _Stream:
     next: int | None = None
     """Next expected sequence number."""
     pending: bytes = b""
-    """Received bytes of an incomplete record."""
+    """Bytes of a record that is not complete yet."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """Counts the bytes of a connection's handshake; takes its packets in the order of their times."""
+    """Counts the handshake bytes of one TCP connection; takes its packets in the order of their times."""
 
     tls: bool
     _streams: dict[bool, _Stream] = field(default_factory=lambda: {True: _Stream(), False: _Stream()})
@@ -74,7 +74,10 @@ def of_quic(packet: Packet) -> int:
 
 
 def of_handshake(protocol: Protocol) -> Callable[[Packet], int]:
-    """A function that returns a packet's bytes of the handshake; call it for each packet of a connection, in order."""
+    """Make a function that counts the handshake bytes of a packet; it depends on the transport.
+
+    Call this function for every packet of one connection, in the order of their times.
+    """
     if protocol is Protocol.DOUDP:
         return lambda _packet: 0
     if protocol.transport.over_quic:

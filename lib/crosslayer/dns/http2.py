@@ -19,7 +19,7 @@ from crosslayer.dns.tls import TlsClient
 
 
 class DoHClient(TlsClient):
-    """DoH. The connection preface and the settings are sent with the first request, in one TLS record."""
+    """Client of DoH. It sends connection preface and settings with the first request, in one TLS record."""
 
     protocol = Protocol.DOH
     alpn = Protocol.DOH.transport.alpn
@@ -53,7 +53,7 @@ class DoHClient(TlsClient):
                 self._requested = first, self._request(first)
 
     def _request(self, query: Query) -> int:
-        """Queue the request for a query; returns its stream."""
+        """Queue the HTTP/2 request for a query; returns the ID of its stream."""
         headers, body = request(query, self.server, self.settings, self.protocol)
         stream: int = self._http.get_next_available_stream_id()
         self._http.send_headers(stream, headers, end_stream=not body)

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 
 def key_log() -> TextIO | None:
-    """The file in SSLKEYLOGFILE, for the keys of connections; None if it is not set or cannot be opened."""
+    """File of SSLKEYLOGFILE, for TLS keys; None if the variable is not set or the file cannot be opened."""
     name = os.environ.get("SSLKEYLOGFILE")
     return _opened(name) if name else None
 
@@ -29,7 +29,7 @@ def wants_qlog() -> bool:
 
 
 def keep_qlog(qlog: dict[str, Any] | None) -> None:
-    """Write the qlog of a connection to QLOGDIR; nothing for None or a qlog without a trace."""
+    """Write the qlog of a connection to QLOGDIR. None and a qlog without a trace are ignored."""
     if qlog is None or not qlog["traces"]:
         return
     connection = qlog["traces"][0]["common_fields"]["ODCID"]

@@ -19,7 +19,7 @@ from crosslayer.dns.errors import DnsError
 from crosslayer.dns.model import ClientSettings, Protocol, Question
 
 MAX_MESSAGE_BYTES = 65535
-"""Maximum of the two-byte length field of stream transports."""
+"""Maximum size of a message, bytes: the largest value of the two-byte length field of stream transports."""
 
 _HEADER_BYTES = 12
 _COOKIE_BYTES = 8
@@ -40,16 +40,16 @@ class Answer:
     """A checked answer."""
 
     rcode: str | None
-    """None if the message could not be read."""
+    """Response code, e.g. NOERROR; None if the message could not be read."""
     records: tuple[str, ...]
     error: str | None
-    """None if the answer is good."""
+    """What is wrong with the answer; None if it is good."""
     ttl_s: int | None = None
     """Smallest TTL of the answer section, seconds; None without a record."""
     nsid: str | None = None
     """Name server identifier (RFC 5001): its text if it is printable ASCII, otherwise hexadecimal digits."""
     extended_error: int | None = None
-    """INFO-CODE of the first extended DNS error (RFC 8914)."""
+    """INFO-CODE of the first extended DNS error (RFC 8914); None without one."""
 
 
 def build_query(question: Question, protocol: Protocol, settings: ClientSettings, *, nsid: bool = False) -> Query:
@@ -95,12 +95,12 @@ def matches(wire: bytes, query: Query) -> bool:
 
 
 def framed(wire: bytes) -> bytes:
-    """The message with the two-byte length of the stream transports (RFC 1035, section 4.2.2)."""
+    """The message preceded by its two-byte length, as stream transports send it (RFC 1035, section 4.2.2)."""
     return struct.pack("!H", len(wire)) + wire
 
 
 def unframed(buffer: bytes | bytearray) -> bytes | None:
-    """The message at the start of a stream, or None while it is incomplete."""
+    """The first message in the received bytes of a stream; None while it is incomplete."""
     if len(buffer) < 2:
         return None
     end = 2 + int(struct.unpack_from("!H", buffer)[0])
@@ -108,10 +108,10 @@ def unframed(buffer: bytes | bytearray) -> bytes | None:
 
 
 def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
-    """Check an answer, a message without framing; `max_bytes` is the maximum that the client announced.
+    """Check an answer, given without framing; `max_bytes` is the maximum size that the client announced.
 
-    `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated", "rcode NAME",
-    "answer of another name" or "cname loop"; the first that applies.
+    `error` is the first that applies of: "oversized", "malformed", "wrong id", "not a response", "wrong question",
+    "truncated", "rcode NAME", "answer of another name", "cname loop".
     """
     if len(wire) > max_bytes:
         return Answer(None, (), "oversized")

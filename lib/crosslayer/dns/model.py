@@ -58,7 +58,7 @@ class Resolver:
     path: str = "/dns-query"
     """Path of DoH and DoH3."""
     verify: bool = True
-    """False: accept any certificate, without a CA; for discovery and checks of servers, never for studies."""
+    """Whether to verify the certificate. False accepts any certificate, for discovery and checks of servers only."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.address):
@@ -94,9 +94,9 @@ class ClientSettings:
     udp_payload_bytes: int = 1232
     """Maximum size of an answer over DoUDP, announced by EDNS, bytes (DNS flag day 2020)."""
     padding_block_bytes: int = 128
-    """Encrypted queries are padded to a multiple of this, bytes; 0 for none (RFC 8467, section 4.1)."""
+    """Block to whose multiples encrypted queries are padded, bytes; 0 for no padding (RFC 8467, section 4.1)."""
     cookie: bool = False
-    """Queries carry a client cookie, an option of 12 bytes (RFC 7873); cookies in answers are ignored."""
+    """Whether queries carry a client cookie, an option of 12 bytes (RFC 7873); cookies in answers are ignored."""
     http_method: str = "GET"
     """Method of DoH and DoH3: GET or POST (RFC 8484, section 4.1)."""
     group: KeyShareGroup = KeyShareGroup.P256
@@ -136,15 +136,18 @@ class Handshake:
     """Result of a handshake; fields are None without TLS, and before the handshake ended."""
 
     session_resumed: bool | None = None
-    """The TLS session was resumed."""
+    """Whether the TLS session was resumed."""
     early_data_accepted: bool | None = None
-    """The client's TLS reports that early data was accepted; None outside QUIC. The server log is the evidence."""
+    """Whether the client's TLS reports that early data was accepted; None outside QUIC.
+
+    The server log is the evidence.
+    """
     quic_version: str | None = None
     """QUIC version on the wire, e.g. "v1"."""
     tls_version: str | None = None
     """TLS version, e.g. "TLSv1.3"."""
     retry_received: bool | None = None
-    """The server sent a Retry packet for address validation, which costs one RTT; None outside QUIC."""
+    """Whether the server sent a Retry packet for address validation, which costs one RTT; None outside QUIC."""
     certificate_bytes: int | None = None
     """Size of the TLS Certificate message from the server, bytes; 0 in a resumed session, which has none."""
 
@@ -165,8 +168,10 @@ class Sizes:
     """Bytes sent before any were received; a QUIC server may send three times as many (RFC 9000, section 8.1)."""
     first_flight_packets: int | None = None
     handshake_sent_bytes_by_record: int | None = None
-    """Sizes `_by_record` are split by the content of packets (`crosslayer.dns.handshake_bytes`), up to the answer, over
-    DoTCP up to the close."""
+    """Bytes of the handshake according to the content of packets (`crosslayer.dns.handshake_bytes`).
+
+    All sizes `_by_record` count packets up to the answer; over DoTCP, up to the close.
+    """
     handshake_received_bytes_by_record: int | None = None
     query_sent_bytes_by_record: int | None = None
     query_received_bytes_by_record: int | None = None
@@ -186,11 +191,11 @@ class ExchangeResult(Handshake, Sizes):
     started_s: float
     """When the first packet left, seconds since the Unix epoch."""
     handshake_ms: float | None
-    """Start of the connection to the end of its handshake; 0 for DoUDP and for early data."""
+    """Time from the start of the connection to the end of its handshake; 0 for DoUDP and for early data."""
     query_ms: float | None
-    """Query sent to answer complete; with early data, from the start of the connection."""
+    """Time from the query to the complete answer; with early data, from the start of the connection."""
     total_ms: float | None
-    """Start of the connection to answer complete."""
+    """Time from the start of the connection to the complete answer."""
     cpu_ms: float
     """CPU time of the calling thread for ClientHello, handshake and query."""
     error: str | None

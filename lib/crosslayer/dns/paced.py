@@ -29,9 +29,9 @@ class Due:
     """A scheduled query."""
 
     at_ms: float
-    """Time of sending after the start of the load, ms."""
+    """Scheduled time of sending, ms after the start of the schedule."""
     asker: int
-    """Index of the socket that sends the query."""
+    """Index of the socket that sends the query, in `askers` of `ask_at_pace`."""
 
 
 @dataclass(slots=True)
@@ -42,14 +42,14 @@ class Asked:
     sent_ns: int
     """Time of sending, Unix time, ns."""
     send_delay_ms: float
-    """Delay of sending after the scheduled time, ms."""
+    """Time from the scheduled to the actual sending, ms."""
     answered_ns: int | None = None
     """Arrival of the answer, Unix time by the kernel, ns; None without one."""
     answer: bytes = b""
 
     @property
     def response_ms(self) -> float | None:
-        """Query sent to answer received, ms; None without an answer."""
+        """Time from sending the query to the arrival of its answer, ms; None without an answer."""
         return None if self.answered_ns is None else (self.answered_ns - self.sent_ns) / 1e6
 
 
@@ -79,7 +79,7 @@ def ask_at_pace(
     timeout_s: float,
     answered: Callable[[int], None] = lambda _asker: None,
 ) -> list[Asked]:
-    """Send every query of a schedule at its time and collect the answers; returns them in the order of their times.
+    """Send every query of a schedule at its time and collect the answers; returns the queries in the order of sending.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def ask_at_pace(
     timeout_s
         Time to wait for answers after the last query, s.
     answered
-        Called with the asker's index when an answer to it arrives; must not block.
+        Called with the index of the socket when an answer arrives; must not block.
     """
     pending: dict[tuple[int, int], Asked] = {}
     numbers = {asker.socket: number for number, asker in enumerate(askers)}

@@ -21,7 +21,7 @@ from crosslayer.dns.timing import PhaseName
 
 _MAX_DATAGRAM_BYTES = 65535
 IDLE_TIMEOUT = "idle timeout"
-"""Error of a query on a connection that the idle timeout has ended."""
+"""Error of a query on a connection whose idle timeout has expired."""
 
 
 class QuicClient(Client):
@@ -30,7 +30,7 @@ class QuicClient(Client):
     ip_protocol = socket.IPPROTO_UDP
     core_class: ClassVar[type[QuicCore]]
     companions: tuple[QuicClient, ...] = ()
-    """Other open connections, set before `connect`; the loop of this client serves them too."""
+    """Clients of other open connections, set before `connect`. The loop of this client serves them too."""
 
     def _prepare(self, session: Session) -> None:
         self._core = self.core_class(self.server, self.settings, session=session, early_data=self._early_data)
@@ -45,7 +45,7 @@ class QuicClient(Client):
 
     @property
     def path_challenges(self) -> int:
-        """Path validations by the server so far."""
+        """Number of path validations by the server so far."""
         return self._core.path_challenges
 
     @property
@@ -75,13 +75,13 @@ class QuicClient(Client):
             self._run_until(lambda: self._core.session.ticket is not None)
 
     def settle(self, duration_s: float) -> None:
-        """Receive and acknowledge further packets for some time; else the server retransmits and gives up."""
+        """Receive and acknowledge further packets for `duration_s`; else the server would retransmit and give up."""
         self._deadline = time.monotonic() + duration_s
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: False)
 
     def close(self) -> None:
-        """Send pending data, then CONNECTION_CLOSE, without the draining period."""
+        """Send pending data, then CONNECTION_CLOSE; do not wait for the draining period."""
         if self._connection is not None:
             with suppress(OSError):
                 self._transmit()
@@ -129,7 +129,7 @@ class QuicClient(Client):
         return answer
 
     def _run_until(self, done: Callable[[], bool]) -> None:
-        """Process datagrams and timers until `done` holds; `DnsError` if the connection ends."""
+        """Process datagrams and timers until `done` returns True; `DnsError` if the connection ends."""
         served = (self, *self.companions)
         while not done():
             if self._core.error is not None:
@@ -150,7 +150,7 @@ class QuicClient(Client):
                     client._core.handle_timer(now)
 
     def _receive_until(self, done: Callable[[], bool]) -> None:
-        """Process received datagrams until `done` holds; the rest is processed after the clock has stopped."""
+        """Process received datagrams until `done` returns True. Further datagrams wait until the clock has stopped."""
         while self._remaining_s():  # so that a flood of datagrams cannot exceed the deadline
             try:
                 datagram = self._socket.recv(_MAX_DATAGRAM_BYTES)
@@ -167,14 +167,14 @@ class QuicClient(Client):
 
 
 class DoQClient(QuicClient):
-    """DoQ."""
+    """Client of DoQ."""
 
     protocol = Protocol.DOQ
     core_class = DoQCore
 
 
 class DoH3Client(QuicClient):
-    """DoH3."""
+    """Client of DoH3."""
 
     protocol = Protocol.DOH3
     core_class = DoH3Core

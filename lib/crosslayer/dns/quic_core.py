@@ -45,7 +45,7 @@ from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import certificate_message_bytes
 
 INITIAL_RTT_S = 0.5
-"""aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
+"""Initial RTT in aioquic, s. The first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
 
 _GROUPS = {KeyShareGroup.P256: TlsGroup.SECP256R1, KeyShareGroup.X25519: TlsGroup.X25519}
 _VERSION_NAMES: dict[int, str] = {QuicProtocolVersion.VERSION_1: "v1", QuicProtocolVersion.VERSION_2: "v2"}
@@ -58,7 +58,7 @@ for _library in ("quic", "http3"):
 
 
 class _Connection(QuicConnection):
-    """aioquic's client with one key share, whose early data survives a Retry."""
+    """aioquic's client with one key share, whose early data survives a Retry. It counts path validations."""
 
     def __init__(self, configuration: QuicConfiguration, core: QuicCore) -> None:
         super().__init__(
@@ -87,8 +87,8 @@ class _Connection(QuicConnection):
 class QuicCore(ABC):
     """One client connection, which can carry several queries at the same time.
 
-    With `early_data`, queries made before the first datagram are sent with it. `session` has ticket and token of an
-    earlier connection.
+    With `early_data`, queries that are queued before the first `datagrams` become early data. `session` has ticket and
+    token of an earlier connection.
     """
 
     protocol: ClassVar[Protocol]
@@ -170,16 +170,16 @@ class QuicCore(ABC):
 
     @property
     def path_challenges(self) -> int:
-        """Path validations by the server so far."""
+        """Number of path validations by the server so far."""
         return self._quic.path_challenges
 
     def start(self, now: float) -> None:
-        """Make the client's hello."""
+        """Make the client's hello; the next `datagrams` carry it."""
         self._quic.connect(self._address, now)
 
     @abstractmethod
     def ask(self, query: Query) -> int:
-        """Queue a query; returns the stream of its answer."""
+        """Queue a query; returns the ID of the stream on which its answer arrives."""
 
     @abstractmethod
     def answer(self, stream: int) -> bytes | None:
@@ -199,7 +199,7 @@ class QuicCore(ABC):
         self._handle_events()
 
     def timer(self) -> float | None:
-        """When `handle_timer` is due, on the scale of `now`."""
+        """Time at which `handle_timer` is due, by the clock of `now`; None if no timer runs."""
         return self._quic.get_timer()
 
     def datagrams(self, now: float) -> list[bytes]:
@@ -244,7 +244,10 @@ class QuicCore(ABC):
         self.handshake_complete = self.error is None
 
     def _verify(self, verifier: CertificateVerifier) -> None:
-        """Check the certificate. A resumed session has none: the connection that brought its ticket was checked."""
+        """Check the server's certificate; close the connection with an error if the certificate is invalid.
+
+        A resumed session needs no check: the connection that brought its ticket was checked.
+        """
         leaf = self._quic.tls._peer_certificate
         try:
             if leaf is None:
@@ -287,14 +290,14 @@ class DoQCore(QuicCore):
         self._reset: dict[int, int] = {}
 
     def ask(self, query: Query) -> int:
-        """Queue a query and end its stream (RFC 9250, section 4.2)."""
+        """Queue a query on a new stream and end this direction of the stream (RFC 9250, section 4.2)."""
         stream = self._quic.get_next_available_stream_id()
         self._received[stream] = bytearray()
         self._quic.send_stream_data(stream, framed(query.wire), end_stream=True)
         return stream
 
     def answer(self, stream: int) -> bytes | None:
-        """The answer, as soon as it is complete, whether or not the stream has ended."""
+        """The answer as soon as it is complete, whether or not the stream has ended; None before."""
         if stream in self._reset:
             raise ValueError(f"quic: stream reset by the server, code {self._reset[stream]:#x}")
         buffer = self._received[stream]
@@ -332,7 +335,7 @@ class DoH3Core(QuicCore):
         self._http = H3Connection(self._quic)
 
     def ask(self, query: Query) -> int:
-        """Queue a request."""
+        """Queue the HTTP/3 request for a query; returns the ID of its stream."""
         assert self._http is not None, "ask before start"
         headers, body = request(query, self.server, self.settings, self.protocol)
         stream = self._quic.get_next_available_stream_id()
@@ -344,7 +347,7 @@ class DoH3Core(QuicCore):
         return stream
 
     def answer(self, stream: int) -> bytes | None:
-        """The answer, once its response has ended."""
+        """The answer, once its response has ended; None before."""
         if stream in self._reset:
             raise ValueError(f"http/3: stream reset by the server, code {self._reset[stream]:#x}")
         response = self._responses[stream]

@@ -43,7 +43,7 @@ class SessionStore:
         self._sessions[key] = Session(session.ticket or kept.ticket, session.token or kept.token)
 
     def take(self, server: Resolver, protocol: Protocol) -> Session:
-        """Remove and return the session; an empty session if there is none."""
+        """Remove and return the session of a server and transport; an empty session if there is none."""
         return self._sessions.pop(self._key(server, protocol), Session())
 
     def clear(self) -> None:

@@ -13,7 +13,7 @@ _READ_BYTES = 65536
 
 
 class DoTcpClient(Client):
-    """DoTCP."""
+    """Client of DoTCP."""
 
     protocol = Protocol.DOTCP
     ip_protocol = socket.IPPROTO_TCP

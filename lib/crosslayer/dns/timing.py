@@ -39,7 +39,7 @@ class Phase:
 
 @dataclass(slots=True)
 class Timeline:
-    """The latest phase of each name."""
+    """The latest phase of each name, and the CPU time of preparation."""
 
     phases: dict[PhaseName, Phase] = field(default_factory=dict)
     preparation_cpu_ns: int = 0
@@ -56,7 +56,7 @@ class Timeline:
 
     @contextmanager
     def phase(self, name: PhaseName) -> Iterator[None]:
-        """Time the block; the phase ends only if the block raises nothing."""
+        """Time the block as a phase. If the block raises, the phase has no end."""
         started_at_ns = time.time_ns()
         cpu_ns = time.thread_time_ns()
         self.phases[name] = phase = Phase(started_at_ns, time.perf_counter_ns())

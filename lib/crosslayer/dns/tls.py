@@ -28,9 +28,9 @@ _TLSEXT_PADDING = 1 << 4
 
 
 def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
-    """A context with one key share that trusts only the server's CA, or any certificate if `server.verify` is false.
+    """A TLS context with one key share that trusts only the server's CA.
 
-    `DnsError` if the CA file cannot be read.
+    If `server.verify` is false, it accepts any certificate. `DnsError` if the CA file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if server.verify:
@@ -66,10 +66,10 @@ def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
 
 
 def certificate_message_bytes(certificates: Iterable[int], of_1_3: bool = True) -> int:
-    """Size of the TLS Certificate message with certificates of these sizes (DER), bytes; 0 without any.
+    """Size of the TLS Certificate message, bytes, from the sizes of its certificates (DER); 0 without any.
 
-    Exact for clients that request neither a stapled response nor compression, such as those of this package
-    (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
+    Exact for clients that request neither a stapled response nor compression, such as those of this package (RFC 8446,
+    section 4.4.2; RFC 5246, section 7.4.2).
     """
     entries = sum(3 + size + (2 if of_1_3 else 0) for size in certificates)
     return entries and 4 + (1 if of_1_3 else 0) + 3 + entries
@@ -99,7 +99,7 @@ class TlsClient(DoTcpClient):
 
     @property
     def session(self) -> Session:
-        """The session ticket; none before the server sent one."""
+        """The session ticket; an empty session before the server sent a ticket."""
         session = self._tls.session if self._secured else None
         return Session(TlsTicket(self._context, session)) if session and session.has_ticket else Session()
 
@@ -173,7 +173,10 @@ class TlsClient(DoTcpClient):
             raise self._fault(f"the server does not speak {self.alpn}")
 
     def _verify(self, verifier: CertificateVerifier) -> None:
-        """Check the chain that OpenSSL accepted by the common policy, untimed and before a query is sent."""
+        """Check the chain, which OpenSSL has accepted, against the policy of `certificates`.
+
+        The check is not timed, and precedes the first query.
+        """
         try:
             leaf, *intermediates = map(x509.load_der_x509_certificate, self._chain())
             verifier.verify(leaf, intermediates)
@@ -181,7 +184,10 @@ class TlsClient(DoTcpClient):
             raise self._fault(f"certificate: {error}") from None
 
     def _chain(self) -> list[bytes]:
-        """Certificates that the server sent in this handshake, DER, leaf first; a public API from Python 3.13 on."""
+        """Certificates that the server sent in this handshake, DER, leaf first.
+
+        The method that this function calls is public from Python 3.13 on.
+        """
         chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
         return [certificate.public_bytes(_ssl.ENCODING_DER) for certificate in chain]
 
@@ -212,7 +218,7 @@ class TlsClient(DoTcpClient):
 
 
 class DoTClient(TlsClient):
-    """DoT; without ALPN, which RFC 7858 does not use."""
+    """Client of DoT; without ALPN, which RFC 7858 does not use."""
 
     protocol = Protocol.DOT
     alpn = None

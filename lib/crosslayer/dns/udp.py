@@ -11,7 +11,7 @@ from crosslayer.dns.model import Protocol
 
 
 class DoUdpClient(Client):
-    """DoUDP. A truncated answer is returned as it is, since a query over TCP is another condition, DoTCP."""
+    """Client of DoUDP. It returns a truncated answer as it is, since a query over TCP is another condition, DoTCP."""
 
     protocol = Protocol.DOUDP
     ip_protocol = socket.IPPROTO_UDP

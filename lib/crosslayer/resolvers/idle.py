@@ -54,10 +54,10 @@ class Forgetting:
 def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
     """Bounds of the idle time after which the network forgets a flow; None if no query shows a forgotten flow.
 
-    `queries` are all over QUIC or all over DoUDP. A flow was forgotten if the query got no answer, or if the server then
-    validated another address or port of the client (QUIC). A connection that server or client closed while it was idle
-    is ignored. The result is also None if another flow was kept for at least as long as a forgotten one, because then
-    packets were lost.
+    `queries` are all over QUIC or all over DoUDP. A flow was forgotten if the query got no answer, or if the server
+    then validated another address or port of the client (QUIC). A connection that server or client closed while it was
+    idle is ignored. The result is also None if another flow was kept for at least as long as a forgotten one, because
+    then packets were lost.
     """
     forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
     if not forgotten:
