@@ -19,7 +19,7 @@ __all__ = ["__version__", "compare", "measure", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functions for notebooks on first use, because commands and testbed need neither frames nor charts."""
+    """Import `open`, `measure` and `compare` on first use: commands and testbed do not need their frames and charts."""
     if name == "open":
         from crosslayer.notebooks import open_campaign
 

@@ -23,7 +23,10 @@ COMMANDS = (
 
 
 class Commands(click.Group):
-    """A group that imports a command on first use. Each is the object `command` of a module in `commands`."""
+    """A group of commands, each imported on first use.
+
+    A command is the object `command` of a module in `crosslayer.commands`.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the commands, in the order in which a new user needs them."""
@@ -54,7 +57,7 @@ def cli() -> None:
 
 
 def _output_failed() -> bool:
-    """Whether standard output cannot be written. If so, it is redirected to /dev/null, or Python would retry at exit.
+    """Whether standard output cannot be written; if so, redirect it to /dev/null, because Python would retry at exit.
 
     An unbuffered output has nothing to flush, so a further write tests it.
     """

@@ -23,7 +23,7 @@ class Usage:
     own_cpu_ms: float
     """CPU time of the processes in this PID namespace, ended ones included, ms."""
     others_ms: float
-    """CPU time of all other processes of the host, ms. Interrupts are excluded because they may be ours."""
+    """CPU time of all other processes of the host, ms, without interrupts, which crosslayer may have caused."""
     steal_ms: float
     """Time in which the hypervisor gave the processors to other guests, ms."""
     pressure_ms: float | None

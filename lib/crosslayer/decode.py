@@ -50,7 +50,7 @@ _BOUNDS = {
     "matching regex": "be of the form",
 }
 _MOST_BYTES = 50_000_000
-"""Maximum size of a file; devices such as /dev/zero never end."""
+"""Maximum size of a file, bytes, because devices such as /dev/zero never end."""
 _type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
 
 
@@ -81,7 +81,7 @@ def checked(
     type_
         A dataclass or Struct. Its fields may be dataclasses or Structs too, and lists and tables of them.
     where
-        The file, followed by the part of it if `values` is only a part.
+        The file; if `values` is only a part of the file, also the name of this part.
     error
         The package's exception class.
     next_step

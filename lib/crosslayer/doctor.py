@@ -37,7 +37,7 @@ class Finding:
     detail: str
     way_out: str = ""
     needed_for: str = "measuring"
-    """Function that needs the item: `measuring`, `analysis` or `comfort`."""
+    """What needs the item: `measuring`, `analysis` or `comfort`."""
 
 
 _TOOLS = {
@@ -68,7 +68,7 @@ _OWN = {
 }
 _GO = "go build -C emulation -o ../build/ ./cmd/..."
 _VERSIONS = ("requirements.lock", "setup/pinned.in")
-"""Files with the package versions of `make setup` and of `nix develop`."""
+"""Files with the package versions that `make setup` and `nix develop` install."""
 
 
 def examine() -> list[Finding]:
@@ -86,7 +86,7 @@ def can_measure(findings: list[Finding]) -> bool:
 
 
 def verdict(findings: list[Finding]) -> str:
-    """One line: whether this machine can measure, with which link backend, and the alternative."""
+    """One line: whether this machine can measure, over which link backend, and what it can do instead."""
     if missing := _in_the_way(findings):
         items, way = ", ".join(finding.item for finding in missing), missing[0].way_out
         return f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {way}"
@@ -100,7 +100,7 @@ def _in_the_way(findings: list[Finding]) -> list[Finding]:
 
 
 def _python() -> Finding:
-    """Installed packages, compared with the file of `_VERSIONS` from which they differ least."""
+    """Finding on the installed packages, compared with the file of `_VERSIONS` from which they differ least."""
     detail = f"Python {platform.python_version()}"
     installed = _installed()
     differing = {}
@@ -132,7 +132,7 @@ def _installed() -> dict[str, str]:
 
 
 def _named_versions(file: str) -> dict[str, list[str]]:
-    """Versions by package, from a file of `_VERSIONS`. A lock may list several for different versions of Python."""
+    """Versions by package, from a file of `_VERSIONS`; several if they depend on the version of Python."""
     root = resources.checkout()
     if root is None or not (root / file).exists():
         return {}
@@ -157,7 +157,7 @@ def _tools() -> list[Finding]:
 
 
 def _dnsproxy() -> Finding:
-    """AdGuard's dnsproxy, which Batenburg 2022 used at both ends of kept connections."""
+    """Finding on AdGuard's dnsproxy, which Batenburg 2022 used at both ends of kept connections."""
     try:
         where = resources.locate("dnsproxy").path
     except resources.ResourceError as error:
@@ -167,7 +167,7 @@ def _dnsproxy() -> Finding:
 
 
 def _guest() -> Finding:
-    """The guest, which provides virtual time, and namespaces if the host refuses them."""
+    """Finding on the guest, which provides virtual time, and namespaces if the host refuses them."""
     try:
         kernel, _init = find_kernel(), resources.locate("guest")
     except CrosslayerError as error:
@@ -226,7 +226,10 @@ def _netem() -> list[Finding]:
 
 
 def _own() -> list[Finding]:
-    """This project's own programs and files: path, origin, and whether a program is older than its sources."""
+    """Findings on this project's own programs and files.
+
+    A finding has path and origin, and whether a program is older than its sources.
+    """
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]
     root = resources.checkout()

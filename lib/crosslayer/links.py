@@ -28,14 +28,17 @@ FRAME_BYTES = 1514
 
 _DEFAULT_LIMIT = 1000
 _IN_ORDER_MBIT = 100_000.0
-"""Rate at which serialisation takes practically no time, but netem keeps packets in order."""
+"""Rate that makes netem keep packets in order, while serialisation takes practically no time, Mbit/s."""
 _LEAST_QUEUE_FRAMES = 2
 _LEAST_MBIT = 0.001
-"""Minimum rate, at which a frame takes 12 s."""
+"""Minimum rate, Mbit/s: a full frame then takes 12 s."""
 _MOST_QUEUE_BYTES = 2**32 - 1
 _BURST_MS = 1.0
 _CODEL_FRAMES = 1.5
-"""Minimum target of fq_codel in frames; RFC 8290, section 5.2.1, requires at least one. Its default is 5 ms."""
+"""Minimum target delay of fq_codel, in transmission times of a full frame.
+
+RFC 8290, section 5.2.1, requires at least one. The default target is 5 ms.
+"""
 _CODEL_TARGET_MS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 """Valid name of a link, which is also a folder name in a dataset and an element of lists separated by commas."""
@@ -49,7 +52,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 MADE: Final = "; or an RTT alone (ms), like rtt-50; or one varied, like 4g-loss-2, 4g-rtt-100 or 4g-queue-10bdp"
-"""Text on names that themselves describe a link; it follows a list of the known links."""
+"""Part of error messages on names that describe a link by themselves; it follows a list of the known links."""
 
 
 class LinkError(CrosslayerError):
@@ -58,7 +61,7 @@ class LinkError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """A stage of one direction of a link: a `sch_netem` discipline. Most directions have only this stage."""
+    """A stage of one direction of a link: a `sch_netem` discipline. Most directions have no other stage."""
 
     delay_ms: float
     """One-way delay, ms."""
@@ -71,9 +74,9 @@ class Qdisc:
     jitter_distribution: str | None = None
     loss_percent: float = 0.0
     loss_burst_packets: float | None = None
-    """Mean length of a bad state, packets; None for independent losses."""
+    """Mean length of a loss burst, packets (Gilbert-Elliott); None for independent losses."""
     loss_in_burst_percent: float = 100.0
-    """Share of the packets of a bad state that are lost."""
+    """Share of the packets of a loss burst that are lost, percent."""
     reorder_percent: float = 0.0
 
     def tc_arguments(self) -> list[str]:
@@ -109,7 +112,7 @@ class Qdisc:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The stage of a direction in which packets are queued."""
+    """A stage of one direction of a link: the queue of the bottleneck."""
 
     discipline: Literal["fifo", "fq_codel", "cake"]
     rate_mbit: float
@@ -118,7 +121,7 @@ class Queue:
 
     @property
     def longest_ms(self) -> float | None:
-        """Time that a packet waits in a full FIFO, ms; None for fq_codel and cake."""
+        """Longest wait in the queue, that of a full FIFO, ms; None for fq_codel and cake."""
         return self.limit_bytes * 8e-3 / self.rate_mbit if self.discipline == "fifo" else None
 
     def tc_commands(self) -> list[list[str]]:
@@ -149,7 +152,9 @@ class Profile:
     Raises
     ------
     FieldError
-        For values that contradict each other; from `load_profiles` a `LinkError` that names file, profile and key.
+        For values that contradict each other. `load_profiles` raises a `LinkError` instead, which names file, profile
+        and
+        key.
     """
 
     name: str
@@ -170,7 +175,7 @@ class Profile:
     jitter_ms: Delay = 0.0
     """Scale of the one-way delay's distribution in each direction, ms."""
     jitter_distribution: Distribution | None = None
-    """Distribution table of netem, with a standard deviation of about 1. None: uniform within ±`jitter_ms`."""
+    """Distribution table of netem, with a standard deviation of about 1; None: uniform within ±`jitter_ms`."""
     jitter_reorders: bool = True
     """Whether packets with a shorter delay overtake others. If not, each packet waits for the previous one."""
     loss_percent: Percent = 0.0
@@ -178,19 +183,21 @@ class Profile:
     loss_burst_packets: Annotated[float, Meta(ge=1, le=1e6)] | None = None
     """Mean length of a loss burst, packets (Gilbert-Elliott); None for independent losses."""
     loss_in_burst_percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
-    """Share of the packets of a burst that are lost."""
+    """Share of the packets of a loss burst that are lost, percent."""
     reorder_percent: Percent = 0.0
-    """Share of packets that overtake the delayed ones, percent."""
+    """Share of packets that netem sends without delay, so that they overtake others, percent."""
     cross_traffic: Literal["bulk", "paced"] | None = None
-    """Cross-traffic through the same queue during a measurement: a TCP flow, or UDP at a fixed rate."""
+    """Cross-traffic in the same queue during a measurement: `bulk`, a TCP flow, or `paced`, UDP at a fixed rate."""
     cross_mbit: Rate | None = None
-    """Rate of paced cross-traffic, Mbit/s; None: half of the link's rate."""
+    """Rate of paced cross-traffic, Mbit/s; by default half of the link's rate."""
     cross_direction: Literal["down", "up"] = "down"
     faults: tuple[str, ...] = ()
-    """Faults of the path, see `path_faults`: `drop udp/443`, `reject udp/443@2s`."""
+    """Faults of the path in the notation of `path_faults`, e.g. `drop udp/443`, `reject udp/443@2s`."""
     trace: Trace | None = None
-    """Rates and RTT over time. `rtt_ms` is the minimum RTT; a direction with a rate from the trace queues at most
-    `queue_packets`."""
+    """Rates and RTT over time; None for a link without a trace.
+
+    With a trace, `rtt_ms` is the minimum RTT. A direction whose rate is from the trace queues at most `queue_packets`.
+    """
     source: str = ""
     """Source of the values."""
 
@@ -259,7 +266,7 @@ class Profile:
 
     @property
     def course(self) -> Course | None:
-        """Rates and RTT of its trace over time; None for a link without a trace."""
+        """Rates and RTT of the link's trace over time; None for a link without a trace."""
         return None if self.trace is None else self.trace.course()
 
     @property
@@ -277,7 +284,7 @@ class Profile:
 
     @property
     def arriving(self) -> float:
-        """Share of packets that arrive, in each direction."""
+        """Share of packets that arrive, in each direction, from 0 to 1."""
         return 1 - self.loss_percent / 100
 
     @property
@@ -347,7 +354,10 @@ class Profile:
         return path, queue, Qdisc(0.0, whole.rate_mbit, 100 * _DEFAULT_LIMIT)
 
     def qdiscs(self, *, down_delay_ms: float | None = None, up_delay_ms: float | None = None) -> tuple[Qdisc, Qdisc]:
-        """Downlink and uplink as one netem discipline each; without a calibration, each delay is half the RTT."""
+        """Downlink and uplink as one netem discipline each.
+
+        The delays are those of a calibration; by default, each is half the RTT.
+        """
         half = self.rtt_ms / 2
         return (
             self._qdisc(self.download_mbit, half if down_delay_ms is None else down_delay_ms),
@@ -420,7 +430,7 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
 
 
 def own_profiles(path: Path) -> dict[str, Profile]:
-    """Links of a user's file, in addition to the built-in ones.
+    """Read the links of a user's file, none of which may have the name of a built-in link.
 
     Raises
     ------
@@ -463,7 +473,7 @@ def _profile(table: object, name: str, path: Path) -> Profile:
 
 
 def _least(trace: Trace) -> dict[str, float]:
-    """`rtt_ms` of a link with this trace: the minimum RTT; empty if the trace has no RTTs."""
+    """Key `rtt_ms` of a link with this trace, the minimum RTT; empty if the trace has no RTTs."""
     least = trace.course().least_rtt_ms
     return {} if least is None else {"rtt_ms": least}
 
@@ -493,11 +503,12 @@ def varied(
     jitter
         `5ms`, or `5ms,normal` with a distribution; with `,ordered`, packets keep their order.
     queue
-        `10bdp`, `100` packets, `fifo`, `fq_codel` or `cake`.
+        `10bdp`, `100` (packets), `fifo`, `fq_codel` or `cake`.
     cross
         `bulk`, `paced` or `paced:20` (Mbit/s); with `,up`, from the client.
     trace
-        `FILE.down` or `FILE.down,FILE.up` (Mahimahi), or `FILE.csv` (steps). It replaces the values of the link.
+        `FILE.down` or `FILE.down,FILE.up` (Mahimahi), or `FILE.csv` (steps). Its rates and RTT replace those of the
+        link.
     faults
         Faults of the path in addition to those of the link, see `path_faults`.
 
@@ -579,10 +590,10 @@ def rtt_alone(name: str) -> Profile | None:
 
 
 def sweep(name: str) -> tuple[str, str, str] | None:
-    """Link, parameter and value of a name such as `4g-loss-2`; None for names of another form.
+    """Split a name such as `4g-loss-2` into link, parameter and value; None for names of another form.
 
-    Parameters: loss, percent in each direction; rtt, ms; jitter, ms, normal, packets keep their order; queue, length
-    (`10bdp`) or discipline, while a TCP download fills the queue.
+    Parameters are `loss` (percent in each direction), `rtt` (ms), `jitter` (ms; normal, packets keep their order) and
+    `queue` (length, as in `10bdp`, or discipline). With `queue`, a TCP download fills the queue.
     """
     match = _SWEPT.fullmatch(name)
     return None if match is None else (match[1], match[2] or match[4], match[3] or match[5])

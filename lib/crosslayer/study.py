@@ -28,7 +28,10 @@ SIX_TRANSPORTS = (Protocol.DOUDP, Protocol.DOTCP, Protocol.DOT, Protocol.DOH, Pr
 """Transports of studies that compare all six. A new member of `Protocol` does not change these studies."""
 
 SIZES = ("smoke", "quick", "paper")
-"""Named sizes: `smoke` takes about 1 min, `quick` 15 min on two cores; `paper` has the paper's sample size."""
+"""Names of campaign sizes.
+
+`smoke` takes about 1 min and `quick` about 15 min on two cores. `paper` has the paper's sample size.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,15 @@ FIRST_VISIT, RETURNING_VISIT, ONE_CONNECTION = TOPICS = (
 
 
 ANSWER_RESOLUTION = {"%": 0.1, "RTT": 0.01}
-"""Resolution of the answer's numbers, by unit: smaller differences are below one step (0.1 ms) of the browser's clock
-on fiber."""
+"""Resolution of the answer's numbers, by unit.
+
+Smaller differences are below one step (0.1 ms) of the browser's clock on the link `fiber`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerNumber:
-    """A number of the answer from one campaign."""
+    """A number in the answer at the top of the report, from one campaign."""
 
     topic: str
     """One of `TOPICS`."""
@@ -90,11 +95,14 @@ class StudyAnswer:
     """A study's contribution to the answer at the top of the report and the README."""
 
     sentences: tuple[tuple[str, str], ...] = ()
-    """One of `TOPICS` and its sentences."""
+    """Pairs: one of `TOPICS`, and its sentences."""
     increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """One of `TOPICS`, a transport, and the increase of the PLT over plain DNS as text, by page."""
+    """Triples: one of `TOPICS`, a transport, and by page the increase of the PLT over plain DNS, as text."""
     headlines: tuple[tuple[str, str, str], ...] = ()
-    """Identifier of a claim; statement of the paper's abstract and our verdict, each as part of a sentence."""
+    """Triples: identifier of a claim, statement of the paper's abstract, and our verdict.
+
+    Statement and verdict are parts of a sentence.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,15 +121,15 @@ class Study:
     paper: Paper | None = None
     """Paper that the study reproduces; None if it answers a question that the papers leave open."""
     options: type = NoOptions
-    """Frozen dataclass of the study's own options, against which `[options]` of a plan file is checked."""
+    """Frozen dataclass of the study's own options; `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
-    """Titles, by claim, of the claims whose numbers are at the top of the report."""
+    """Title of each claim whose numbers are at the top of the report, by the claim's identifier."""
     picture: str = ""
     """Name of the figure that illustrates the study's part of the answer; empty if there is none."""
     condition_titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of conditions in figures that compare real and virtual time, by value of the column `condition`."""
     primes_alias: bool = True
-    """Whether loads prime with an alias of their page. If so, each page must have an alias."""
+    """Whether priming loads use an alias, another host name of the page. If so, each page must have two."""
     measured_by: str = ""
     """Command that measures the study; empty for `crosslayer measure`."""
     one_host: str = ""
@@ -163,7 +171,10 @@ class Study:
 
     @property
     def numbers(self) -> Callable[[Inputs], Sequence[AnswerNumber]]:
-        """Function that computes the numbers of the answer from a campaign; returns none if the campaign lacks one."""
+        """Function that computes the answer's numbers from a campaign.
+
+        It returns no numbers if the campaign lacks the data for any of them.
+        """
         part: Callable[[Inputs], Sequence[AnswerNumber]] = self._part("answer", "numbers", lambda inputs: ())
         return part
 
@@ -226,7 +237,7 @@ def question(
     rounds
         Rounds of every cell in the plans `smoke`, `quick` and `paper`.
     smoke, quick, paper
-        Further fields in which this plan differs, e.g. fewer links.
+        Further fields of `Plan` in which the plan of this size differs, e.g. fewer links.
     options
         See `Study.options`.
     notebook

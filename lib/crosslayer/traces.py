@@ -40,7 +40,7 @@ _QUALITIES = {"4g": (-75.0, -85.0), "3g": (-85.0, -100.0), "2g": (-85.0, -100.0)
 
 
 class TraceError(CrosslayerError):
-    """A file that is not the trace it should be."""
+    """A trace file that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Trace:
     of: str = ""
     """Origin of the speed tests: operator, country, technology, signal quality, separated by commas."""
     every_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Duration of a draw, seconds."""
+    """Duration of a randomly drawn step, seconds."""
 
     def __post_init__(self) -> None:
         kinds = [bool(self.down or self.up), bool(self.steps), bool(self.errant)]
@@ -109,11 +109,11 @@ class Trace:
         return {field: Path(path) for field, path in named.items() if path}
 
     def moved(self, files: Mapping[str, Path]) -> Trace:
-        """The same trace with other files, given by field."""
+        """The same trace with other files; `files` has them by the field that names them."""
         return replace(self, **{field: str(file) for field, file in files.items()})  # type: ignore[arg-type]
 
     def at(self, folder: Path) -> Trace:
-        """The same trace with relative paths in a folder; absolute paths are kept."""
+        """The same trace, with relative paths resolved in `folder`; absolute paths are kept."""
         return self.moved({field: folder.absolute() / file for field, file in self.files.items()})
 
     def course(self) -> Course:
@@ -154,7 +154,10 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _opportunities(path: Path) -> Line:
-    """Parse Mahimahi's format: the time of one delivery opportunity per line, ms. The trace repeats after the last."""
+    """Parse Mahimahi's format: one delivery opportunity per line, its time in ms.
+
+    The trace repeats after the last one.
+    """
     times: list[int] = []
     for where, line in _lines(path):
         if not (line.isascii() and line.isdigit()):

@@ -31,13 +31,13 @@ class Transport:
     """Whether clients verify a certificate and pad their queries."""
     over_quic: bool = False
     over_http: bool = False
-    """Whether its URL has a path."""
+    """Whether DNS messages are sent over HTTP, so that the resolver's URL has a path."""
     round_trips: int
     """Minimum round-trips of a lookup on a new connection: TLS 1.3, without early data."""
     url_scheme: str
     """URL scheme of an upstream in the stub and in AdGuard's dnsproxy."""
     connection_packets: int
-    """Packets that `crosslayer discover` budgets for a connection: more than a connection without loss sends."""
+    """Packets that `crosslayer discover` reserves for a connection; without loss, a connection sends fewer."""
 
 
 # Neither Python's ssl nor Go's crypto/tls supports early data over TCP, so DoT and DoH lack this condition.
@@ -178,7 +178,7 @@ class BrowserProgram:
     names: tuple[str, ...]
     """Usual names of the program."""
     driver: str = ""
-    """Name of the required driver, which must have the same major version; empty if none is required."""
+    """Name of the required driver, which must have the browser's major version; empty if none is required."""
 
 
 BROWSERS: dict[str, BrowserProgram] = {
@@ -218,9 +218,9 @@ class ClientKind(StrEnum):
     STUB = "stub"
     """The Go stub, which probes the path of an idle connection before it reuses it."""
     STUB_NO_IDLE_PROBE = "stub-no-idle-probe"
-    """The same, without that probe (`--probe-idle-after 0`)."""
+    """The Go stub without the probe of an idle connection (`--probe-idle-after 0`)."""
     DNSPROXY = "dnsproxy"
-    """AdGuard's forwarder."""
+    """AdGuard's forwarder dnsproxy."""
     LIBRARY = "library"
     """A program that uses `crosslayer.dns`; after 5 s without an answer it opens a new connection."""
     CHROMIUM = "chromium"
@@ -262,7 +262,7 @@ class QueryState(StrEnum):
     IDLE = "idle"
     """The connection of the previous query, after an idle time of the plan."""
     IDLE_SEARCH = "idle-search"
-    """As `IDLE`, after an idle time of the search for the moment when the network drops the connection's state."""
+    """As `IDLE`, but after an idle time of the search for the time after which the network forgets the flow."""
 
 
 class CacheUse(StrEnum):
@@ -311,7 +311,7 @@ VANTAGE_POINTS = {
     "sa": "South America",
     "oc": "Oceania",
 }
-"""Vantage points of IMC 2022: short name and name, fastest first."""
+"""Vantage points of IMC 2022: name by short name, in ascending order of their median RTT in our model."""
 
 PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
 """Transports of IMC 2022, section 3.1, in the order of its Table 1. The encrypted ones resume sessions."""
@@ -325,4 +325,7 @@ SIZES_BY_PART = {
     "query": "query_sent_bytes_by_record",
     "response": "query_received_bytes_by_record",
 }
-"""Parts of an exchange in IMC22 Table 1, and the columns with their bytes of IP payload, divided in the same way."""
+"""Parts of an exchange in IMC22 Table 1, and the columns with their bytes of IP payload.
+
+The columns divide the bytes in the same way as the table.
+"""
