@@ -228,7 +228,7 @@ def _netem() -> list[Finding]:
 def _own() -> list[Finding]:
     """Findings on this project's own programs and files.
 
-    A finding has path and origin, and whether a program is older than its sources.
+    Each finding has path and origin, and notes if a program is older than its sources.
     """
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]

@@ -152,9 +152,7 @@ class Profile:
     Raises
     ------
     FieldError
-        For values that contradict each other. `load_profiles` raises a `LinkError` instead, which names file, profile
-        and
-        key.
+        For values that contradict each other. `load_profiles` raises `LinkError` with file, profile and key instead.
     """
 
     name: str
@@ -177,7 +175,7 @@ class Profile:
     jitter_distribution: Distribution | None = None
     """Distribution table of netem, with a standard deviation of about 1; None: uniform within ±`jitter_ms`."""
     jitter_reorders: bool = True
-    """Whether packets with a shorter delay overtake others. If not, each packet waits for the previous one."""
+    """Whether packets with a shorter delay overtake others. If False, each packet waits for the previous one."""
     loss_percent: Percent = 0.0
     """Loss in each direction, percent."""
     loss_burst_packets: Annotated[float, Meta(ge=1, le=1e6)] | None = None
@@ -356,7 +354,7 @@ class Profile:
     def qdiscs(self, *, down_delay_ms: float | None = None, up_delay_ms: float | None = None) -> tuple[Qdisc, Qdisc]:
         """Downlink and uplink as one netem discipline each.
 
-        The delays are those of a calibration; by default, each is half the RTT.
+        `down_delay_ms` and `up_delay_ms` are the delays of a calibration; by default, each is half the RTT.
         """
         half = self.rtt_ms / 2
         return (

@@ -89,7 +89,7 @@ def parse_fault(text: str, key: str = "faults") -> PathFault:
     Raises
     ------
     FieldError
-        With `key`, if the text is not a fault, or its selector does not allow the action.
+        If the text is not a fault, or its selector does not allow the action. The error names `key`.
     """
     match = _FAULT.fullmatch(text)
     if match is None:

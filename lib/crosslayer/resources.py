@@ -5,7 +5,7 @@
 3. the package: the folder `CROSSLAYER_SHARE` (set by Nix), or the one in the wheel, laid out like a checkout;
 4. for programs, those that `crosslayer setup` built from the wheel's sources, then the PATH and the system's folders.
 
-So a checkout's own build has priority, even in `nix develop`. Programs of others are also located here
+So a checkout's own build has priority, even in `nix develop`. Third-party programs are also located here
 (`find_program`), for the whole library. This module starts no programs.
 """
 
@@ -167,7 +167,7 @@ def locate(name: str) -> Location:
 
 
 def search_path() -> str:
-    """Folders in which programs are searched, in the format of PATH: those of PATH, then the system's."""
+    """Folders in which programs are searched, in the format of PATH: those of PATH, then `_SYSTEM_FOLDERS`."""
     named = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*named, *(folder for folder in _SYSTEM_FOLDERS if folder not in named)])
 

@@ -129,7 +129,10 @@ class Study:
     condition_titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of conditions in figures that compare real and virtual time, by value of the column `condition`."""
     primes_alias: bool = True
-    """Whether priming loads use an alias, another host name of the page. If so, each page must have two."""
+    """Whether priming loads use an alias, i.e. another host name of the page.
+
+    If so, each page must have two aliases.
+    """
     measured_by: str = ""
     """Command that measures the study; empty for `crosslayer measure`."""
     one_host: str = ""

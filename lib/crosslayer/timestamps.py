@@ -7,7 +7,7 @@ import struct
 import time
 
 _SO_TIMESTAMPNS = 35
-"""From <asm-generic/socket.h>; Python has no constant for it."""
+"""Socket option for kernel timestamps, from <asm-generic/socket.h>; Python has no constant for it."""
 _TIMESPEC = struct.Struct("@qq")
 _DATAGRAM_BYTES = 4096
 

@@ -24,7 +24,7 @@ class Transport:
     port: int
     """Default port."""
     alpn: str = ""
-    """Application protocol of its TLS handshake; empty without ALPN."""
+    """Application protocol that TLS handshakes of this transport negotiate by ALPN; empty without ALPN."""
     resumptions: tuple[Resumption, ...]
     """States of resumption that the project's clients can measure."""
     encrypted: bool
@@ -314,7 +314,7 @@ VANTAGE_POINTS = {
 """Vantage points of IMC 2022: name by short name, in ascending order of their median RTT in our model."""
 
 PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
-"""Transports of IMC 2022, section 3.1, in the order of its Table 1. The encrypted ones resume sessions."""
+"""Transports of IMC 2022, section 3.1, in the order of its Table 1. Encrypted transports resume sessions there."""
 
 DURATIONS_BY_PART = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
 """Parts of an exchange, and the columns with their durations."""

@@ -1,4 +1,4 @@
-"""A DoQ client that also supports the drafts, because some resolvers still use one."""
+"""A DoQ client that also supports the drafts of DoQ, because some resolvers still use a draft."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FORCING_VERSION = 0x1A2A3A4A
 PROBE_BYTES = 1200
 """UDP payload of the probe, bytes: below it, a server need not answer (RFC 9000, sections 6.1 and 14.1)."""
 CONNECTION_ID_BYTES = 8
-"""Length of both connection IDs, bytes; a server may ignore an Initial with shorter ones (RFC 9000, section 7.2)."""
+"""Length of both connection IDs, bytes: the minimum for a client's first destination ID (RFC 9000, section 7.2)."""
 
 _LONG_HEADER = 0x80
 _INITIAL = 0xC0

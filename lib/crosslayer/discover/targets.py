@@ -1,4 +1,4 @@
-"""Parse targets: listed addresses and host names, one by one, never networks. No network access."""
+"""Parse targets: single addresses and host names, never networks. No network access."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_targets(arguments: Iterable[str], *, where: str = "TARGETS") -> list[T
 def read_targets(path: Path) -> list[Target]:
     """Targets from a file, one per line; empty lines and text after `#` are ignored.
 
-    Raises `DiscoverError` if the file cannot be read, or with the number of a line that is not a target.
+    Raises `DiscoverError` if the file cannot be read or a line is not a target; the error names this line.
     """
     if not path.is_file():  # excludes pipes: the file is read again inside the private namespaces
         raise DiscoverError("is not a file", where=str(path), next_step="Name a text file with one target per line.")
@@ -48,7 +48,7 @@ def read_targets(path: Path) -> list[Target]:
 
 
 def parse_target(argument: str, *, where: str) -> Target:
-    """Parse one target; `DiscoverError` with the reason if the argument is none."""
+    """Parse one target; `DiscoverError` with the reason if the argument is not a target."""
     address = _address(argument)
     if address is not None:
         if getattr(address, "scope_id", None):

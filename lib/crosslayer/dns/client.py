@@ -82,7 +82,7 @@ class Client(ABC):
                 self._handshake()
 
     def query(self, query: Query) -> bytes:
-        """Send a query and return its answer as bytes, complete but unchecked; `DnsError` if there is none."""
+        """Send a query and return its answer as bytes, complete but unchecked; `DnsError` if no answer arrives."""
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults(), self.timeline.phase(PhaseName.QUERY):
             return self._ask(query)
@@ -137,7 +137,7 @@ class Client(ABC):
         return None
 
     def _prepare(self, session: Session) -> None:  # noqa: B027 - DoUDP and DoTCP need nothing
-        """Prepare a connection that uses ticket and token of an earlier one."""
+        """Prepare a connection that uses ticket and token of an earlier connection."""
 
     @abstractmethod
     def _open(self, first: Query | None) -> None:

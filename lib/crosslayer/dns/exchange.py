@@ -177,7 +177,8 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
 def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
     """Bytes and packets of a connection with one query, up to `closed_at_ns` (Unix time, ns).
 
-    This time is that of the close or an earlier one. All sizes are None if the capture is missing or incomplete.
+    `closed_at_ns` is the time of the close, or an earlier time. All sizes are None if the capture is missing or
+    incomplete.
     """
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()

@@ -28,7 +28,7 @@ _RESPONSE_BIT = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as bytes and as a message, which its answer must match."""
+    """A query, as bytes and as a message; its answer must match the message."""
 
     wire: bytes
     """The DNS message without any framing."""

@@ -1,7 +1,7 @@
 """Queries at a fixed pace in an open loop: each is sent at its time, whether earlier ones are answered or not.
 
 One thread sends and receives over UDP. Answers have kernel timestamps, which exclude the scheduling delay of this
-process. The delay of each query is recorded, and its response time starts when it was sent.
+process. The delay between scheduled and actual sending is recorded. The response time starts at the actual sending.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Asked:
     send_delay_ms: float
     """Time from the scheduled to the actual sending, ms."""
     answered_ns: int | None = None
-    """Arrival of the answer, Unix time by the kernel, ns; None without one."""
+    """Arrival of the answer, Unix time by the kernel, ns; None without an answer."""
     answer: bytes = b""
 
     @property

@@ -27,7 +27,7 @@ class Session:
 
     ticket: TlsTicket | SessionTicket | None = None
     token: bytes = b""
-    """QUIC address-validation token of a NEW_TOKEN frame (RFC 9000, section 8.1.3); empty without one."""
+    """QUIC address-validation token of a NEW_TOKEN frame (RFC 9000, section 8.1.3); empty without a token."""
 
 
 class SessionStore:

@@ -28,7 +28,7 @@ class Phase:
     cpu_ns: int = 0
     """CPU time of this thread in the phase."""
     ended_ns: int | None = None
-    """End on the monotonic clock; None while the phase runs, and if it failed."""
+    """End on the monotonic clock; None while the phase runs, and if the phase failed."""
     ended_at_ns: int | None = None
 
     @property

@@ -48,7 +48,7 @@ class RoundRequest:
     consent: tuple[str, ...]
     """Addresses outside the machine to which the user consented."""
     ca: bytes | None
-    """Trusted CAs as PEM; None for those of the machine."""
+    """Trusted CAs as PEM; None if the machine uses its own."""
     code: str
     """Hash of crosslayer's code on the starting machine."""
     not_asked: frozenset[int]
@@ -139,7 +139,7 @@ def measure(
     say
         Called with each line for the user.
     done
-        Called after each round with the number of its visits.
+        Called after each measured round with the number of its visits.
     """
     share = len(hosts)
     limits = (queries_per_s / share, max(1, per_day // share))

@@ -85,7 +85,7 @@ class ResolverEntry:
 
     @property
     def location(self) -> AddressLocation:
-        """Autonomous system and position of its addresses."""
+        """Autonomous system and position of the entry's addresses."""
         return AddressLocation(self.asn, self.as_name, self.latitude, self.longitude)
 
 
@@ -102,7 +102,7 @@ class Listed:
 
     targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
-    """Entries of stamp lists and support tables that crosslayer cannot measure, each with its reason."""
+    """Entries of stamp lists and files of `crosslayer discover` that cannot be measured, each with its reason."""
     locations: dict[str, AddressLocation] = field(default_factory=dict)
     """Location of each address for which a list gives one."""
 

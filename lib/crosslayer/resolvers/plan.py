@@ -66,7 +66,7 @@ class TargetVisit:
     handshake_ms: float | None = None
     """Duration of the handshake before the first query; 0 for DoUDP."""
     next_ms: float | None = None
-    """Next query on the same connection; None for DoUDP, which has none."""
+    """Second query on the same connection; None for DoUDP, whose visits lack this query."""
     resumed_ms: float | None = None
     """Query on a new connection with a session ticket."""
     resumed_handshake_ms: float | None = None
