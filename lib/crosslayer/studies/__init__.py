@@ -44,7 +44,7 @@ DEFAULT = next(iter(STUDIES))
 
 
 def owners() -> dict[str, str]:
-    """Deciding study by claim: the first study that judges the claim. Later studies may judge it again."""
+    """Name of the study that decides each claim: the first one in `STUDIES` that has the claim."""
     judged: dict[str, str] = {}
     for study in STUDIES.values():
         for claim in study.claims.checks if study.claims else ():
@@ -53,7 +53,7 @@ def owners() -> dict[str, str]:
 
 
 def refusals(page: PageSpec) -> tuple[list[str], dict[str, list[str]]]:
-    """Names of the studies that can measure a page, and names of the other studies by reason."""
+    """Names of the studies that can measure a page; and, by reason, names of the studies that cannot."""
     fit: list[str] = []
     unfit: dict[str, list[str]] = {}
     for study in STUDIES.values():
@@ -65,7 +65,7 @@ def refusals(page: PageSpec) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def sized(study: str, size: str) -> Plan:
-    """The plan of a study in one of the named sizes.
+    """The plan of a study in one of the sizes `SIZES`.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def sized(study: str, size: str) -> Plan:
 
 
 def load_plan(file: Path) -> Plan:
-    """Read a plan from a TOML file with the fields of `Plan`. Missing ones are as in the size `quick` of its study.
+    """Read a plan from a TOML file with the fields of `Plan`. Missing fields are as in the study's size `quick`.
 
     Raises
     ------

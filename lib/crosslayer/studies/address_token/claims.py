@@ -27,7 +27,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def sooner(kind: str, other: str, *pages: str) -> Measure:
-    """How much earlier the document is complete with one kind of load than with the other within a round, RTT."""
+    """Time by which the document is complete earlier with `kind` than with `other` in a round: median, RTT."""
     return median({f"{other}, document": 1.0, f"{kind}, document": -1.0}, *pages, in_rtts=True)
 
 

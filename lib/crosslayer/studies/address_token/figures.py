@@ -1,4 +1,4 @@
-"""What does the address-validation token save a returning visitor?"""
+"""Figure: time that the address-validation token saves a returning visitor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 
 def token_verdict(frame: pl.DataFrame) -> str:
-    """What does the address-validation token save a returning visitor?"""
+    """Verdict: time that the address-validation token saves a returning visitor."""
     pages = sorted(frame["page"].drop_nulls().unique())
     by_page = {page: row(frame, source=POOLED, measure=_DOCUMENT, page=page) for page in pages}
     worth = {page: spared for page, spared in by_page.items() if spared}

@@ -1,4 +1,4 @@
-"""Loads with H3 1-RTT, and with H3 0-RTT with and without address-validation token (RFC 9000, section 8.1)."""
+"""Page loads: H3 1-RTT, H3 0-RTT with an address-validation token (RFC 9000, section 8.1), H3 0-RTT without it."""
 
 from crosslayer.campaign.conditions import Load, measuring
 

@@ -1,4 +1,4 @@
-"""Paced queries on kept connections to an authoritative server (Batenburg, Twente 2022)."""
+"""Queries at a constant rate on kept connections to an authoritative server (Batenburg, Twente 2022)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -24,9 +24,9 @@ class Options:
     proxy: Literal["crosslayer", "dnsproxy"] = "crosslayer"
     """Programs at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
     server: str = ""
-    """Real server instead of the emulated one: the value of `crosslayer measure --server`."""
+    """Real server, as `crosslayer measure --server` names it; empty for the emulated one."""
     name: str = ""
-    """Name in the queries to a real server, which have type A."""
+    """Name that is queried at a real server, with type A."""
 
 
 _LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")

@@ -1,10 +1,10 @@
 """Every result of Batenburg (Twente 2022) as a check on a campaign of the study `authoritative`.
 
-Each emulated path has a fixed RTT. The paper measured over the Internet and states a "typical" RTT for each path, so
-its means depend on its paths and machines, too. A mean therefore counts as reproduced within 2 % or 0.5 ms, a variance
-within half of the published one. An ordering counts only if the interval of each difference excludes 0: all transports
-use the same emulated path, so only processing differs. Times are those between the proxies, as in section 4.3 of the
-paper.
+Each emulated path has a fixed RTT. The paper measured over the Internet and states a "typical" RTT for each path. Its
+means also depend on its paths and machines. Our mean may therefore differ from the published mean by 2 %, at least
+0.5 ms. Our variance may differ by half of the published variance. An ordering is reproduced only if the interval of
+each difference excludes 0. All transports use the same emulated path, so only their processing differs. All times are
+measured between the proxies, as in section 4.3 of the paper.
 """
 
 from __future__ import annotations
@@ -31,19 +31,23 @@ _WITH_LOSS = "twente-us-loss"
 AWAY = ("EU", "US", "AU")
 
 MEAN = Tolerance(at_least=0.5, share=0.02)
-"""2 %, at least 0.5 ms: deviations that RTT and processing explain."""
+"""Tolerance of a mean: 2 %, at least 0.5 ms. RTT and processing explain deviations of this size."""
 VARIANCE = Tolerance(at_least=0.0, share=0.5)
-"""Half of the published variance, because the interval of a variance is about as wide."""
+"""Tolerance of a variance: half of the published one. The interval of a variance is about as wide."""
 OFTEN_PERCENT = 1.0
 RESOLUTION = {"ms": EXCHANGE_RESOLUTION_MS, "ms²": EXCHANGE_RESOLUTION_MS**2}
-"""Resolution by unit. In virtual time processing takes less, so variances and means without a path have no verdict."""
+"""Smallest value that the clock resolves, by unit. In virtual time, processing takes less than this.
+
+So in virtual time, variances, and means on the link without delay, have no verdict.
+"""
 SECOND_PEAK_MS = (251.0, 253.0)
 
 
 def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Queries on kept connections by link: `DoT` is the time between the proxies without BIND's own time, ms.
+    """Observations of queries on kept connections, by link.
 
-    `DoT new` is 1 for a query that set up a connection and 0 for all others. `idle RTT` is that of the link, ms.
+    Series, e.g. for DoT: `DoT` is the time between the proxies without BIND's own time, ms. `DoT new` is 1 for a query
+    that set up a connection, and 0 for all others. `idle RTT` is the idle RTT of the link, ms.
     """
     rows = metrics.paced(paced_queries).filter(pl.col("link").is_not_null())
     where = (*metrics.CLUSTER, "link")
@@ -60,7 +64,7 @@ def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def response(protocol: str, location: str) -> SeriesStatistic:
-    """Median time between the proxies for a protocol at a location of the paper, ms."""
+    """Median response time between the proxies for a protocol at a location of the paper, ms."""
     return median(protocol).on(LINKS[location])
 
 
@@ -76,7 +80,7 @@ def variance(protocol: str, location: str) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Number of modes between two values, without the first mode; it has no interval."""
+    """Number of modes between `low` and `high`. The first mode of the distribution is not counted; no interval."""
 
     low: float
     high: float
@@ -88,20 +92,23 @@ class Peaks:
 
 
 def renewed(*protocols: str) -> Measure:
-    """Share of queries on kept connections that needed a new one, over all links, percent; largest of the protocols."""
+    """Percentage of queries that needed a new connection instead of the kept one; maximum over the protocols.
+
+    All links are pooled.
+    """
     shares = (median(f"{protocol} new").by(Share(lambda new: new > 0)) for protocol in protocols)
     return maximum(shares)
 
 
 def without_tails(protocol: str, location: str) -> Measure:
-    """Variance of the normal distribution with the interquartile range of the response times, ms²."""
+    """Variance of a normal distribution that has the interquartile range of the response times, ms²."""
     return Derived(lambda iqr: (iqr / 1.349) ** 2, (response(protocol, location).spread(0.25, 0.75),))
 
 
 def greater(
     statistic: Callable[[str, str], Measure], pairs: Sequence[tuple[str, str]], *locations: str
 ) -> Mapping[str, Measure]:
-    """Statistic of the first minus that of the second protocol of each pair at each location, by name."""
+    """Differences of a statistic, by name: first minus second protocol of each pair, at each location."""
     return {
         f"{more} over {less}, {location}": statistic(more, location) - statistic(less, location)
         for location, (more, less) in product(locations, pairs)
@@ -125,13 +132,13 @@ TABLE_2 = {
     "DoH": "B045 B046 B047 B048",
     "DoQ": "B049 B050 B051 B052",
 }
-"""Claims of Tables 1 and 2 by row, from Local to AU."""
+"""Claims of Table 2 by protocol, for the locations from Local to AU. `TABLE_1` has those of Table 1."""
 
 
 def of_table(
     rows: Mapping[str, str], name: str, statistic: Callable[[str, str], Measure], tolerance: Tolerance, unit: str
 ) -> list[Check]:
-    """Checks of every cell of a table."""
+    """Checks of all cells of Table 1 or 2."""
     return [
         claim(
             identifier,

@@ -1,4 +1,4 @@
-"""Figures of the study `authoritative`: Tables 1 and 2, Fig. 3 and the future work of Batenburg (Twente 2022)."""
+"""Figures: Tables 1 and 2 and Fig. 3 of Batenburg (Twente 2022), and experiments that it calls future work."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ _PAPER_LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au")
 _VARIED = ("twente-us", "twente-us-jitter", "twente-us-loss")
 _CONNECTIONS = {"kept": "kept", "new": "closed after every query", "0-rtt": "closed, 0-RTT"}
 _LEAST_MS, _SHARE = 0.5, 0.02
-"""Allowed deviation of a mean on a kept connection from RTT plus processing: 2 % of the RTT, at least 0.5 ms."""
+"""Allowed deviation of a mean response time from RTT plus processing: 2 % of the RTT, at least 0.5 ms."""
 _RTT = pl.col("nominal_rtt_ms")
 
 # --- Tables 1 and 2 --------------------------------------------------------------------------------------------------
 
 
 def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
-    """Measured and published mean or variance between the proxies on kept connections, without BIND's time, ms or ms².
+    """Mean (ms) or variance (ms²) of the response time on kept connections, measured and published.
+
+    The time is that between the proxies, without BIND's own time.
 
     Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """
@@ -59,14 +61,14 @@ def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """Means with the columns of `with_published`. `beyond`, `beyond_low` and `beyond_high` have the RTT subtracted."""
+    """Means as in `with_published`. `beyond`, `beyond_low` and `beyond_high`: values minus the link's RTT."""
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
     rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
 
 
 def with_published_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns link, protocol, n, ours, low, high, published."""
+    """Measured and published values side by side: link, protocol, n, ours, low, high, published."""
     key = ["link", "protocol"]
     printed = frame.filter(source="published").select(*key, published="value")
     ours = frame.filter(source="measured").select(*key, "n", ours="value", low="low", high="high")
@@ -79,10 +81,10 @@ _BIN_MS, _FIRST_MS, _LAST_MS = 0.2, -0.4, 6.0
 
 
 def histograms_data(inputs: Inputs) -> pl.DataFrame:
-    """Share of responses by time beyond the RTT, percent.
+    """Histograms of the response time minus the link's RTT.
 
-    Columns link, protocol, n, from_ms, to_ms (bin), percent, source. The first bin has all shorter times, the last bin
-    all longer ones.
+    Columns link, protocol, n, from_ms, to_ms (limits of the bin), percent (of the responses), source. The first bin
+    includes all shorter times, the last bin all longer times.
     """
     kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PAPER_LINKS))
     beyond = (pl.col("between_ms") - _RTT).clip(_FIRST_MS, _LAST_MS - _BIN_MS / 2)
@@ -135,10 +137,10 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
 
 
 def pace_data(inputs: Inputs) -> pl.DataFrame:
-    """Mean responses on kept connections minus RTT and processing, ms. Processing is the mean without a link.
+    """Mean response time on kept connections minus RTT and processing, ms. Processing: mean on the link without delay.
 
     Columns link, protocol, source, nominal_rtt_ms, tolerance_ms, n, rounds, value, low, high, send_delay_ms (median),
-    new_connections (queries that needed one) and failed.
+    new_connections (number of queries that needed a new connection), failed (number of failed queries).
     """
     key = ["link", "protocol"]
     of_paper = pl.col("link").is_in(_PAPER_LINKS)
@@ -159,7 +161,7 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def pace_verdict(frame: pl.DataFrame) -> str:
-    """Does a response on a kept connection take one round-trip plus processing, and does the load keep its pace?"""
+    """Verdict: whether a response on a kept connection takes one RTT plus processing, and queries leave on time."""
     if frame.is_empty():
         return "Not answered: this dataset has no link with a delay, or none without."
     worst = frame.sort((pl.col("value").abs() / pl.col("tolerance_ms")), descending=True).row(0, named=True)
@@ -181,7 +183,7 @@ def pace_verdict(frame: pl.DataFrame) -> str:
 
 
 def connections_data(inputs: Inputs) -> pl.DataFrame:
-    """Mean responses on kept connections, on new ones and with 0-RTT, in multiples of the link's RTT.
+    """Mean response time on kept connections, on new connections and with 0-RTT, in multiples of the link's RTT.
 
     Columns link, protocol, connection, source, nominal_rtt_ms, n, rounds, value, low, high.
     """
@@ -195,9 +197,9 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def disturbed_data(inputs: Inputs) -> pl.DataFrame:
-    """Response times minus the RTT on the US link without changes, with jitter and with loss, ms.
+    """Response time minus the RTT, ms, on three variants of the US link: unchanged, with jitter, with loss.
 
-    Columns link, protocol, source, nominal_rtt_ms, n, rounds, value (mean), low, high, p99, variance, failed.
+    Columns link, protocol, source, nominal_rtt_ms, n, rounds, value (mean), low, high, p99, variance (ms²), failed.
     """
     key = ["link", "protocol"]
     rows = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_VARIED))
@@ -234,7 +236,7 @@ def _nothing() -> AnyChart:
 
 
 _NO_ZERO = "datum.value ? datum.label : ''"
-"""Axis labels without 0, which would touch the top label of the panel below."""
+"""Expression for axis labels without 0. A 0 would touch the top label of the panel below."""
 _RESPONSES = alt.Tooltip("n:Q", title="responses")
 _DECADES: dict[str, list[float]] = {"log": [0.01, 1, 100, 10_000, 1_000_000], "symlog": [0, 1, 10, 100, 1000]}
 _KEPT = {
@@ -254,7 +256,11 @@ def dots(
     tick: str = "",
     width: int = 132,
 ) -> AnyChart:
-    """Estimates with intervals by transport, one panel per link; published values are hollow."""
+    """Chart of estimates with intervals: one row per transport, one panel per link. Published values are hollow.
+
+    `columns` are the estimate and the ends of its interval. `band` is the column of a tolerance, drawn in grey around
+    0. `tick` is the column of a further value, drawn as a tick.
+    """
     value, *ends = columns
     if frame.filter(source="measured").is_empty():
         return _nothing()

@@ -1,19 +1,19 @@
-"""The `authoritative` study (Batenburg, Twente 2022): paced queries on long-lived connections to a BIND 9 server.
+"""The study `authoritative` (Batenburg, Twente 2022): queries at a constant rate on kept connections to BIND 9.
 
     clients -- stub ...... link ...... our server -- BIND 9
 
 At the far end, our server receives queries over all transports and forwards them to BIND, which answers for one zone.
 At the near end, each transport has a stub that keeps its connection. Four clients each send a query to this stub every
 two seconds. The paper used AdGuard's dnsproxy at both ends, as does a plan with `proxy = "dnsproxy"`. dnsproxy has no
-command to close connections, so these plans measure kept connections only. Its sockets show whether they were kept.
+command to close connections, so such a plan measures kept connections only. The sockets of dnsproxy show whether its
+connections were kept.
 
 All transports are loaded at the same time. The clients' queries are spread evenly over the interval, in an order that
-is drawn anew for each round. Neighbouring queries are tens of ms apart and need a few ms of processor time, so none
-waits for another. A campaign therefore takes as long as one with a single transport.
+is drawn anew for each round. Successive queries are tens of ms apart and need a few ms of processor time, so no query
+waits for another. A campaign with all transports therefore takes as long as one with a single transport.
 
-Besides the kept connections, each round has connections that are closed after every query, with full handshakes and
-with 0-RTT. They have one client each. Each round begins with new connections and one query on each, which is not
-analysed.
+Each round also has connections that are closed after every query. They use full handshakes or 0-RTT, and each of them
+has one client. At the start of a round, all connections are new. The first query on each connection is not analysed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ from crosslayer.vocabulary import Role
 
 ORIGIN = "authoritative.crosslayer"
 NAME = f"www.{ORIGIN}"
-"""30 bytes in a DNS message. With EDNS, the query has 57 bytes and its answer with two A records 89 bytes. Headers of
-Ethernet, IPv4 and UDP add 42 bytes, which gives the paper's 99 and 131. Other transports add framing, and encrypted
-ones padding to 128 and 468 bytes.
+"""Name in the queries, 30 bytes in a DNS message. With EDNS, the query has 57 bytes and its answer (two A records) 89.
+
+Headers of Ethernet, IPv4 and UDP add 42 bytes, so both have the sizes of the paper: 99 and 131 bytes. Other transports
+add framing. Encrypted transports also pad the query to 128 bytes and the answer to 468 bytes.
 """
 ZONE = f"""\
 $ORIGIN {ORIGIN}.
@@ -63,31 +64,31 @@ www IN A 192.0.2.1
 www IN A 192.0.2.2
 """
 LOAD = "paced load"
-"""The only condition of a round."""
+"""Name of the only condition of a round."""
 
 _MACHINE = 0
 _TIMEOUT_S = 5.0
 _WAIT_S = _TIMEOUT_S + 1.0
 _LATE_LIMIT_MS = 5.0
-"""Largest median delay of sending, ms. Above it, the load generator does not hold its rate."""
+"""Limit of the median delay with which queries are sent, ms. Above it, a round is refused."""
 _LEAST_PHASE_MS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Queries that share a stub."""
+    """All queries of the load that use the same stub."""
 
     protocol: Protocol
     connection: str
-    """`kept`, `new` or `0-rtt`."""
+    """Connection of each query: `kept`, `new` (with a full handshake) or `0-rtt` (new, with early data)."""
 
     @property
     def resumption(self) -> Resumption:
-        """Resumption by its stub; kept connections need none."""
+        """Resumption that the stub uses: early data for `0-rtt`, otherwise none."""
         return Resumption.EARLY_DATA if self.connection == "0-rtt" else Resumption.NONE
 
     def clients(self, plan: Plan) -> int:
-        """Number of clients. Only kept connections are shared; all others are closed before the next query."""
+        """Number of clients that send the queries: several on a kept connection, otherwise one."""
         return plan.options.clients if self.connection == "kept" else 1
 
 
@@ -99,26 +100,27 @@ STREAMS = (
 
 
 def streams(plan: Plan) -> tuple[Stream, ...]:
-    """Streams of a plan. With dnsproxy only kept ones: it cannot close connections on command or send early data."""
+    """Streams of a plan. With dnsproxy, all are `kept`: it cannot close connections on command or send early data."""
     return tuple(stream for stream in STREAMS if plan.options.proxy == "crosslayer" or stream.connection == "kept")
 
 
 def schedule(
     plan: Plan, order: Iterable[int], loaded: Sequence[Stream] | None = None
 ) -> list[tuple[dns.Due, int | None, int, int]]:
-    """Queries of a round as (due, stream or None for BIND itself, client, number of the query).
+    """Schedule of the queries of a round: (due, stream, client, number of the query) for each query.
 
-    `due.asker` numbers the clients of all streams.
+    The stream is a number, or None for a query to BIND on its own machine. `due.asker` numbers the clients of all
+    streams. Query 0 of a stream sets up its connection.
 
     Parameters
     ----------
     plan
         Plan with the options `clients`, `interval_ms` and `queries`.
     order
-        Numbers of the streams in the order of their phases. The number after the last stream stands for queries to BIND
-        on its own machine.
+        Numbers of the streams in the order in which they send. The number after that of the last stream stands for
+        queries to BIND on its own machine.
     loaded
-        The streams; by default the plan's.
+        The streams; None for those of the plan.
     """
     loaded = streams(plan) if loaded is None else loaded
     numbers: list[int | None] = [None if number == len(loaded) else number for number in order]
@@ -142,14 +144,14 @@ class LoadedQuery:
 
     asked: dns.Asked
     stream: int | None
-    """Number of its stream; None for BIND asked on its own machine."""
+    """Number of its stream; None for a query to BIND on its own machine."""
     client: int
     number: int
     metrics: QueryMetrics | None = None
 
 
 class PacedLoad:
-    """Sends the load of a plan to the near ends of its streams. A context manager that closes its sockets.
+    """Sends the queries of a plan to the stubs or proxies at the near end. A context manager that closes its sockets.
 
     Parameters
     ----------
@@ -158,9 +160,9 @@ class PacedLoad:
     loaded
         The streams.
     near
-        Address and port of the near end of each stream.
+        Address and port of the stub or proxy of each stream.
     stubs
-        The stub of each stream; empty if other programs are the near ends.
+        The stub of each stream; empty if the near end consists of other programs.
     query
         The query that is sent.
     at_bind
@@ -205,7 +207,7 @@ class PacedLoad:
             stub.reset_sessions()
 
     def run(self, order: Iterable[int]) -> list[LoadedQuery]:
-        """Run a round of the load. Stubs begin it with new connections. `order` is as for `schedule`."""
+        """Send the queries of a round and return them. `order`: see `schedule`. Stubs begin without connections."""
         wanted = schedule(self._plan, order, self._streams)
         askers: dict[int, dns.Asker] = {}
         closing: dict[int, int] = {}
@@ -241,7 +243,10 @@ class PacedLoad:
     def _ask(
         self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, int] | None = None
     ) -> list[dns.Asked]:
-        """Send the queries. `closing` has the stream of each asker whose connection is closed after its answer."""
+        """Send the queries at their times and return them with their answers.
+
+        `closing` lists the askers whose connection is closed after every answer, each with its stream.
+        """
         of_asker = closing or {}
         closed: list[Future[int]] = []
 
@@ -268,12 +273,12 @@ def named(stream: Stream, client: int, number: int) -> dict[str, Any]:
 
 
 def result(query: dns.Asked, error: str | None) -> dict[str, Any]:
-    """The columns that the client measures, and the error of the query."""
+    """The columns of a query that the client measures, and its error."""
     return {"started_s": query.sent_ns / 1e9, "error": error} | PacedQueries.taken(tables.ASKED, query)
 
 
 def check_streams(plan: Plan, clients: int) -> None:
-    """Raise `CampaignError` if the interval has less than `_LEAST_PHASE_MS` for each of this number of clients."""
+    """Raise `CampaignError` if `interval_ms` is less than `_LEAST_PHASE_MS` for each client."""
     if plan.options.interval_ms / clients < _LEAST_PHASE_MS:
         raise CampaignError(
             f"{clients} clients cannot each ask every {plan.options.interval_ms} ms, one after the other",
@@ -283,12 +288,12 @@ def check_streams(plan: Plan, clients: int) -> None:
 
 
 def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
-    """Refuse a round in which the load did not keep its pace.
+    """Refuse a round whose queries were sent too late.
 
     Raises
     ------
     CampaignError
-        If this machine could not hold the rate.
+        If the median delay of sending exceeds `_LATE_LIMIT_MS`.
     """
     late = statistics.median(query.send_delay_ms for query in asked)
     if late > _LATE_LIMIT_MS:
@@ -301,14 +306,14 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
 
 
 class Authoritative(Measurer):
-    """BIND and a proxy on a machine at the far end, a stub per stream, and the paced load on them.
+    """Measures the study: starts BIND and a proxy on a far host and a stub per stream, and sends the load to the stubs.
 
     Raises
     ------
     CampaignError
         If the interval is too short for the number of clients.
     BindError, ServerError, StubError, DnsproxyError
-        If the program does not start.
+        If BIND, our server, a stub or dnsproxy does not start.
     """
 
     def __init__(self, context: RoundContext) -> None:
@@ -377,11 +382,11 @@ class Authoritative(Measurer):
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Programs that only this study needs."""
+        """Versions of the programs that only this study needs."""
         return {"bind": bind_version()} | ({"dnsproxy": dnsproxy_version()} if plan.options.proxy == "dnsproxy" else {})
 
     def close(self) -> None:
-        """Stop the stubs, the proxy and BIND, and remove their machine."""
+        """Stop all programs and remove the far host."""
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -389,7 +394,7 @@ class Authoritative(Measurer):
         return [LOAD]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """The table. No column is common to its rows, which have different transports."""
+        """The table, without columns: the rows of a round have different transports."""
         return "paced_queries", {}
 
     def warm_up(self) -> None:
@@ -402,7 +407,7 @@ class Authoritative(Measurer):
         Raises
         ------
         CampaignError
-            If this machine cannot hold the rate.
+            If this machine sends the queries too late, see `check_pace`.
         """
         plan = self.context.plan
         numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(self._streams) + 1)])
@@ -442,7 +447,7 @@ class Authoritative(Measurer):
         return {"paced_queries": rows}
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """A row with the error for each stream."""
+        """One row per stream, each with the error."""
         row = self.row(condition, cell, round_number, position) | {"page": None, "started_s": time.time(), "error": why}
         return {"paced_queries": [row | named(stream, 0, 1) for stream in self._streams]}
 
@@ -451,14 +456,15 @@ class Authoritative(Measurer):
 
 
 def _near(number: int) -> str:
-    """Address of a stub at the near end."""
+    """Address on which the stub or proxy of a stream listens."""
     return f"127.0.0.{number + 2}"
 
 
 def _stood(protocol: Protocol, before: frozenset[str], after: frozenset[str]) -> bool | None:
-    """Whether a dnsproxy kept its connection in a round; None if its sockets changed: the affected queries are unknown.
+    """Whether a dnsproxy kept its connection during a round, from its sockets before and after.
 
-    Always True for DoUDP, which has no connection.
+    True if the sockets are the same, and for DoUDP, which has no connection. False without sockets: each query had a
+    connection of its own. None if the sockets changed, because it is unknown which queries this affected.
     """
     if protocol is Protocol.DOUDP:
         return True
@@ -476,13 +482,13 @@ def _by_port(reported: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
 
 
 def _first_after(reported: list[QueryMetrics], sent_ns: int) -> QueryMetrics | None:
-    """Metrics of the query sent at `sent_ns`: the first one that arrived after this time."""
+    """Metrics of the query that was sent at `sent_ns`: those of the first query that arrived after this time."""
     index = bisect_left(reported, sent_ns, key=lambda row: row.time_ns)
     return reported[index] if index < len(reported) else None
 
 
 def _stub_columns(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str], bool]) -> dict[str, Any]:
-    """Columns of a query from the stub's metrics. Whether early data was accepted is from the server log."""
+    """Columns of a query from the stub's metrics. `early_data_accepted` is from the server log."""
     if row is None:
         return {}
     columns = PacedQueries.taken(tables.STUB, row)

@@ -1,6 +1,6 @@
-"""The paced load of the study on a real server, over a real network (Batenburg, section 4.3).
+"""Sends the queries of the study to a real server over a real network (Batenburg, section 4.3).
 
-A stub on this machine keeps a connection over each transport that the server offers. There is neither an emulated link
+Stubs on this machine forward the queries over each transport that the server offers. There is neither an emulated link
 nor our own BIND. Nothing is sent to a server outside this machine without consent.
 """
 
@@ -50,9 +50,9 @@ from crosslayer.testbed import outside
 _BACKEND = "the path itself"
 _TIMEOUT_S = 5.0
 _QUERY_BYTES = 1_500
-"""Upper estimate of a query and its answer on a kept connection, both directions, bytes of IP packets."""
+"""Upper estimate of the bytes of a query and its answer on a kept connection: IP packets in both directions."""
 _CONNECTION_BYTES = 12_000
-"""Upper estimate of a new connection with a query, in the same unit."""
+"""Upper estimate of the bytes of a new connection with a query and its answer: IP packets in both directions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,10 @@ class RealServer:
 
 
 def real_server(plan: Plan, server: str, name: str, ca_file: Path | None) -> RealServer:
-    """Check the arguments before anything is sent; `CrosslayerError` for the first invalid one.
+    """Make a `RealServer`; sends nothing. `CrosslayerError` for the first invalid argument.
 
-    `server` is an IP address, with all transports on their default ports, or a resolver as in `crosslayer compare`.
+    `server` is an IP address, for all transports on their default ports, or a resolver as in `crosslayer compare`.
+    `name` is the name in the queries.
     """
     targets = _targets(server)
     addresses = {target.address for target in targets}
@@ -136,7 +137,7 @@ def _targets(server: str) -> list[ResolverTarget]:
 def consent(server: RealServer, *, given: bool, ask: Callable[[str], str]) -> None:
     """Obtain consent to the queries if the server is outside this machine; `OutsideError` without consent.
 
-    `ask` receives a question and returns what the user typed.
+    `given`: the user has consented on the command line. `ask` receives a question and returns what the user typed.
     """
     if outside.inside(server.address):
         return
@@ -145,7 +146,7 @@ def consent(server: RealServer, *, given: bool, ask: Callable[[str], str]) -> No
 
 
 def run(server: RealServer, folder: Path, say: Callable[[str], None]) -> Path:
-    """Measure the rounds that the folder lacks and write the dataset; returns its folder."""
+    """Measure the rounds that the folder lacks and write the dataset; returns the folder of the dataset."""
     return measure(server.plan, folder, Authoritative, {}, say=say, source=partial(_rounds, server))
 
 
@@ -176,7 +177,7 @@ def _rounds(server: RealServer, job: Job, _say: Callable[[str], None]) -> Genera
 
 
 def _row(load: PacedLoad, loaded: Sequence[Stream], query: LoadedQuery, order: Sequence[str]) -> dict[str, Any]:
-    """The row of a query. Whether early data was accepted is from the stub, because there is no server log."""
+    """The row of a query. `early_data_accepted` is from the stub, because there is no server log."""
     assert query.stream is not None, "no BIND of ours is asked"
     stream = loaded[query.stream]
     columns = {} if query.metrics is None else PacedQueries.taken(tables.STUB, query.metrics)

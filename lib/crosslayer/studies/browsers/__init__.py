@@ -1,4 +1,4 @@
-"""Two browsers on the same links: does early data save a returning visitor the same time in both?"""
+"""Time that early data saves a returning visitor in Chromium and in Firefox, on the same links."""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question

@@ -30,13 +30,13 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(browser: str) -> Measure:
-    """How much earlier the response starts with early data within a round, RTT, over all links and pages."""
+    """Time by which the response starts earlier with early data in a round: median over links and pages, RTT."""
     terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
     return median(terms, *_PAGES, in_rtts=True)
 
 
 def later(h3: str, page: str) -> Measure:
-    """PLT in Firefox minus PLT in Chromium within a round, ms, over all links."""
+    """PLT in Firefox minus PLT in Chromium in the same round: median over all links, ms."""
     return median({f"firefox, {h3}, PLT": 1.0, f"chromium, {h3}, PLT": -1.0}, page)
 
 

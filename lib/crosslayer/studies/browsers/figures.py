@@ -1,4 +1,4 @@
-"""Does early data save the same time in Firefox as in Chromium, and which browser loads a page faster?"""
+"""Figures: time that early data saves in Firefox and in Chromium, and PLT in both."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _VISITS = {
     "DoUDP + H3 0-RTT": Style(RED, "diamond", LONG),
     "DoQ 0-RTT + H3 0-RTT": EARLY_DATA,
 }
-"""A first visit over DoQ, a returning visit over DoUDP, and a returning visit with early data for DNS and page."""
+"""Combinations in the figure: first visit over DoQ, returning visit over DoUDP, returning visit over DoQ 0-RTT."""
 
 
 def _observations(inputs: Inputs) -> pl.LazyFrame:
@@ -61,7 +61,7 @@ _DIFFERENCES = {
 
 
 def browsers_verdict(frame: pl.DataFrame) -> str:
-    """Does early data save the same time in both browsers, and which browser loads a page faster?"""
+    """Verdict: time that early data saves in each browser, and difference of the PLT between the browsers."""
 
     def together(series: str, measure: str) -> str | None:
         saved = row(frame, source=POOLED, series=series, measure=measure)
@@ -113,7 +113,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def visits(frame: pl.DataFrame) -> AnyChart:
-    """One row per link and browser, one column per page."""
+    """Chart of the increases: one row per link and browser, one column per page."""
     if frame.is_empty():
         return marks.empty_plot("no rounds with both lookups and loads", COLUMN_WIDTH - 60)
     shown = with_titles(frame).with_columns(row=pl.format("{}, {}", "link_title", "browser"))
@@ -131,7 +131,7 @@ def visits(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """How do DoQ and early data change the PLT in each browser?"""
+    """Verdict: change of the PLT by DoQ and early data in each browser."""
     combination = list(_VISITS)[-1]
     cells = []
     for values in frame.filter(combination=combination).iter_rows(named=True):
