@@ -1,4 +1,4 @@
-"""Cost of the size of a server's certificate, for today's, Merkle-tree and post-quantum certificates."""
+"""Time that a server's certificate costs by its size: today's, Merkle-tree and post-quantum certificates."""
 
 from crosslayer.study import question
 

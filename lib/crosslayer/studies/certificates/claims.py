@@ -1,8 +1,8 @@
 """Claims of this study, and results of other papers on large certificates.
 
-The results of the papers are not in `data/published`. Available were the abstracts of Chou and Cao (arXiv 2604.24869),
-Kampanakis and Childs-Klein (MADWeb 2024) and Nawrocki et al. (CoNEXT 2022), and the certificate sizes of Mücke et al.
-(IMC 2024).
+The results of the papers are not in `data/published`. They are from the abstracts of Chou and Cao (arXiv 2604.24869),
+Kampanakis and Childs-Klein (MADWeb 2024) and Nawrocki et al. (CoNEXT 2022), and from the certificate sizes of Mücke et
+al. (IMC 2024).
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ _LINKS = ("fiber", "dsl", "4g")
 
 
 def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Exchanges (`DoQ, neither, 736`, ms), visits (`shared, neither, 736, document_ms`) and steps of the searches.
+    """Observations of exchanges, visits and steps. A step is a certificate size that adds a round-trip.
 
-    A step has three series: `DoQ step` (height, RTT), `DoQ step wait` (height counted from the first datagram, RTT) and
-    `DoQ step distance` (distance from the expected position, datagrams).
+    Series of an exchange, ms: e.g. `DoQ, neither, 736` (transport, what the client brings, certificate size in bytes).
+    Series of a visit, ms: e.g. `shared, neither, 736, document_ms`. A step has three series: `DoQ step` (additional
+    time, RTT), `DoQ step wait` (additional time counted from the first datagram of the server, RTT) and `DoQ step
+    distance` (distance from the expected position, datagrams).
     """
     rtts = metrics.nominal_rtts(link_checks)
     exchange, visit = by_size(dns_exchanges, rtts), visits(resolved_loads, rtts)
@@ -65,29 +67,29 @@ def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
 
 
 def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
-    """Difference of an exchange between two sizes of the certificate, RTT."""
+    """Exchange with the large certificate minus that with the small one in the same round: median, RTT."""
     return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
 
 
 def later(connections: str, large: int, small: int) -> Measure:
-    """Difference of the document time of a first visit between two sizes of the certificate, RTT."""
+    """Document time of a first visit with the large certificate minus that with the small one: median, RTT."""
     names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
     return median({names[0]: 1, names[1]: -1}, in_rtts=True)
 
 
 def slowdown(moment: str) -> Measure:
-    """Increase of a time of a first visit on two connections, ML-DSA-44 over today's certificates, percent."""
+    """Increase of the time `moment` from today's certificates to ML-DSA-44, percent; first visit on two connections."""
     large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
     return large.over(small)
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """Largest distance of a transport's step from its expected position, datagrams."""
+    """Distance of a step from its expected position: maximum over the transports, datagrams."""
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """Height of the steps on a link, mean over the transports, RTT."""
+    """Additional time of an exchange after the step on a link: mean over the transports, RTT."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 
@@ -109,7 +111,7 @@ _HEIGHTS = {(_QUIC, link): f"CERT{3 + number}" for number, link in enumerate(_LI
 
 
 def overlap(link: str) -> Cause:
-    """Cause of a step over TCP that is lower than a round-trip on this link."""
+    """Cause: a step over TCP is lower than one round-trip on this link, because sending and waiting overlap."""
     wait = mean(median(f"{protocol} step wait").on(link) for protocol in _TCP)
     return Cause(
         "Nine of the ten segments take {0} RTT on this downlink, while the first is acknowledged. Counted from the "

@@ -1,4 +1,4 @@
-"""Cost of the size of a certificate, and the part of it that one connection saves."""
+"""Figures: time that a certificate costs by its size, and the part that one connection for DNS and page saves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crosslayer.studies.certificates.metrics import BROUGHT, SMALLEST, by_size, 
 _ENCRYPTED = ("DoT", "DoH", "DoH3", "DoQ")
 _BROUGHT = dict(zip(BROUGHT, ("first visit", "with a token", "with a ticket"), strict=True))
 _LIMITS = {"DoQ": "3 x received", "DoT": "10 segments"}
-"""Label of the limit that causes the step, by drawn transport: DoQ for those over QUIC, DoT for those over TCP."""
+"""Label of the limit that causes the step. DoQ stands for all transports over QUIC, DoT for those over TCP."""
 _CONNECTIONS = {"separate": "two connections", "shared": "one connection"}
 _VISIT_BROUGHT = {
     "neither": "first visit",
@@ -39,11 +39,11 @@ _TODAY, _POST_QUANTUM = 1248, 14724
 
 
 def sizes_data(inputs: Inputs) -> pl.DataFrame:
-    """Duration of an exchange by the size of the certificate, multiples of the RTT, and the expected steps.
+    """Duration of an exchange by the size of the certificate, multiples of the RTT.
 
-    Columns link, brought, protocol, source, kb (TLS Certificate message, 1000 bytes), n, rounds, median, low, high and
-    label. Rows of source `expected` have the position of a step in kb. Rows of source `cost` have the additional time
-    of ML-DSA-44 over today's certificates within a round.
+    Columns link, brought (what the client brings), protocol, source, kb (size of the TLS Certificate message, kB), n,
+    rounds, median, low, high and label. In rows of source `expected`, kb is the size from which another round-trip is
+    expected. Rows of source `cost` have the additional time of ML-DSA-44 over today's certificates within a round.
     """
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]
@@ -82,7 +82,7 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def sizes(frame: pl.DataFrame) -> AnyChart:
-    """Exchanges against the size of the certificate: one row per link, one column per state of the client."""
+    """Chart of the exchanges by certificate size: one row per link, one column per state of the client."""
     shown = frame.filter(pl.col("source") != "cost").with_columns(pl.col("brought").replace(_BROUGHT))
     ours = shown.filter(source="measured")
     if ours.is_empty():
@@ -122,14 +122,14 @@ def sizes(frame: pl.DataFrame) -> AnyChart:
 
 
 def sizes_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns source, link, brought, protocol, kb, n, median, low, high; multiples of the RTT."""
+    """Durations and costs: source, link, brought, protocol, kb, n, median, low, high; multiples of the RTT."""
     return frame.filter(pl.col("source") != "expected").select(
         "source", "link", "brought", "protocol", "kb", "n", "median", "low", "high"
     )
 
 
 def sizes_verdict(frame: pl.DataFrame) -> str:
-    """What does the size of a certificate cost?"""
+    """Verdict: time that a large certificate adds to an exchange."""
     kinds = (("DoQ", "neither"), ("DoT", "neither"), ("DoQ", "token"), ("DoQ", "ticket"))
     costs = [frame.filter(source="cost", protocol=protocol, brought=brought)["median"] for protocol, brought in kinds]
     if any(cost.is_empty() for cost in costs):
@@ -143,10 +143,11 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
 
 
 def steps_data(inputs: Inputs) -> pl.DataFrame:
-    """Position, height and distance of the step, and its expected position.
+    """Measures of the steps. A step is a certificate size that adds a round-trip to an exchange.
 
-    Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
-    datagrams), source, n, rounds, median, low, high.
+    Columns link, protocol, measure, source, n, rounds, median, low, high. Measures: `place` (position, measured and
+    expected, kB), `height` (additional time, RTT), `from the first datagram on` (additional time counted from the first
+    datagram of the server, RTT), `distance` (from the expected position, datagrams).
     """
     searched = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
         place=(pl.col("below") + pl.col("above")) / 2000, limit=pl.col("expected") / 1000
@@ -168,7 +169,7 @@ def steps_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def steps_chart(frame: pl.DataFrame) -> AnyChart:
-    """Measured and expected position of each step."""
+    """Chart of the measured and the expected position of each step."""
     shown = frame.filter(measure="place")
     if shown.is_empty():
         return marks.empty_plot("no search of this study found a step", COLUMN_WIDTH - 60)
@@ -196,7 +197,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
     """Time until a visit's document is complete, by the size of the certificate, multiples of the RTT.
 
     Columns link, brought, connections, source, kb, n, rounds, median, low, high. Rows of source `cost` have the
-    additional time of 12 kB over today's certificates within a round.
+    additional time of a first visit with 12 kB instead of today's certificate within a round.
     """
     rows = visits(inputs.resolved_loads, inputs.rtts).with_columns(pl.col("connections").replace(_CONNECTIONS))
     by = ["link", "brought", "connections"]
@@ -225,7 +226,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def visits_chart(frame: pl.DataFrame) -> AnyChart:
-    """Visits against the size of the certificate: one row per link, one column per state of the client."""
+    """Chart of the visits by certificate size: one row per link, one column per state of the client."""
     shown = frame.filter(source="measured").with_columns(pl.col("brought").replace(_VISIT_BROUGHT))
     if shown.is_empty():
         return marks.empty_plot("no visits of this study", TEXT_WIDTH - 60)
@@ -259,7 +260,7 @@ def visits_chart(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """How much of a large certificate's cost does one connection save?"""
+    """Verdict: delay of a first visit by a large certificate, on two connections and on one."""
     two, one = (frame.filter(source="cost", connections=name)["median"] for name in _CONNECTIONS.values())
     if two.is_empty() or one.is_empty():
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."

@@ -1,7 +1,8 @@
 """Exchanges and visits with server certificates of several sizes, and searches for the size that adds a round-trip.
 
-The chain is one certificate of the run's CA, which every client verifies. An extension pads it to the set size
-(`testbed.certificates`), because packets depend on its size only. No client offers certificate compression.
+The server's chain is one certificate of the run's CA, and every client verifies it. An extension pads the certificate
+to the set size (`testbed.certificates`), because packets depend on its size only. No client offers certificate
+compression.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ from crosslayer.testbed import network
 from crosslayer.vocabulary import Sharing
 
 SIZES = (736, 1248, 2500, 3500, 5113, 9000, 12000, 14724, 18000, 22000)
-"""Sizes of TLS Certificate messages, bytes. 736: a Merkle-tree certificate (23 hashes). 1,248: today's certificates.
-14,724: ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420). 5,113: the large one of Mücke et al., IMC 2024."""
+"""Sizes of TLS Certificate messages, bytes.
+
+736: a Merkle-tree certificate (23 hashes). 1,248: today's certificates. 5,113: a large certificate of Mücke et al. (IMC
+2024). 14,724: ML-DSA-44 (2 keys of 1,312 bytes, 5 signatures of 2,420 bytes).
+"""
 
 _FEW_SIZES = (SIZES[0], 14724, SIZES[-1])
-"""Sizes for resumed sessions, which have no Certificate message, so that the size changes nothing."""
+"""Sizes that are measured with resumed sessions. Three suffice: a resumed session has no Certificate message."""
 _VISIT_SIZES = tuple(size for size in SIZES if size not in (9000, 18000))
 _STEP_WITHIN_BYTES = 16
 _STEP_RTT = 0.5
-"""An increase of more than this, in RTT, is a further round-trip."""
+"""Increase of a duration above which it counts as a further round-trip, RTT."""
 
 
 class Brought(StrEnum):
@@ -49,7 +53,7 @@ class Brought(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CertificateKind:
-    """One kind of exchange."""
+    """A kind of exchange: its transport, and what the client brings."""
 
     protocol: Protocol
     brought: Brought
@@ -59,11 +63,11 @@ class CertificateKind:
 
     @property
     def resumption(self) -> Resumption:
-        """Resumption of the exchange."""
+        """Resumption of the exchange: by ticket if the client brings one, otherwise none."""
         return Resumption.TICKET if self.brought is Brought.TICKET else Resumption.NONE
 
     def columns(self, size: int | None) -> dict[str, Any]:
-        """Columns of its rows. `size` of the certificate, bytes; None for a search, which tries several sizes."""
+        """Columns of a row. `size`: certificate size, bytes; None for a search, which tries several sizes."""
         with_token = self.brought is Brought.TOKEN
         condition = SEARCH if size is None else CERTIFICATE_AND_TOKEN if with_token else CERTIFICATE
         return {
@@ -149,9 +153,10 @@ class CertificateSizes(Measurer):
         return {"dns_exchanges": [row | self._exchange(kind, size, name)]}
 
     def _search(self, kind: CertificateKind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
-        """Exchanges that bisect the sizes until the step is between two that differ by `_STEP_WITHIN_BYTES` at most.
+        """Search by bisection for the certificate size that adds a round-trip; yields the exchanges.
 
-        The search ends if an exchange fails, and after two if there is no step between smallest and largest size.
+        The search ends if the size lies between two tried sizes that differ by at most `_STEP_WITHIN_BYTES`, or if an
+        exchange fails. If the largest size adds no round-trip, it ends after two exchanges.
         """
         low, high = SIZES[0], SIZES[-1]
         totals: dict[int, float] = {}

@@ -9,19 +9,19 @@ from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_
 from crosslayer.vocabulary import Role
 
 BROUGHT = ("neither", "token", "ticket")
-"""What a client brings from an earlier connection."""
+"""Values of the column `brought` of exchanges: what a client brings from an earlier connection."""
 
 SMALLEST = 736
-"""Smallest certificate measured, TLS message, bytes."""
+"""Smallest measured size of the TLS Certificate message, bytes."""
 
 DATAGRAM_BYTES = {"DoQ": 1280, "DoH3": 1280, "DoT": 1448, "DoH": 1448}
-"""Largest payload of the server's packets, bytes: of UDP with quic-go, and of TCP with timestamps on Ethernet."""
+"""Largest UDP or TCP payload of a packet of the server, bytes: quic-go, and TCP with timestamps on Ethernet."""
 _INITIAL_WINDOW = 10 * 1448
 """Bytes that a TCP server may send before the first acknowledgement: ten segments (RFC 6928)."""
 _AMPLIFICATION = 3
 """Maximum ratio of sent to received bytes before an address is validated (RFC 9000, section 8.1)."""
 _UDP_HEADER, _TCP_HEADER, _SYN_ACK = 8, 32, 40
-"""Sizes of headers in the IP payload, bytes: UDP, TCP with timestamps, and SYN-ACK."""
+"""Sizes of transport headers, bytes: UDP, TCP with timestamps, SYN-ACK."""
 _IP_AND_ETHERNET_BYTES = 34
 """IPv4 and Ethernet headers, bytes. netem counts them; the size columns of the tables do not."""
 _STEP_RTT = 0.5
@@ -31,7 +31,10 @@ _ON_QUIC = pl.col("protocol").is_in(["DoQ", "DoH3"])
 
 
 def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful exchanges outside searches: columns of `dns_exchanges`, and size (bytes), brought, total_rtt."""
+    """Successful exchanges that belong to no search.
+
+    Columns of `dns_exchanges`, and size (of the certificate, bytes), brought, total_rtt.
+    """
     ticket = pl.col("resumption") == "ticket"
     rows = dns_exchanges.filter(
         pl.col("error").is_null(), pl.col("condition").is_in([CERTIFICATE, CERTIFICATE_AND_TOKEN]), role=Role.MEASURED
@@ -47,7 +50,11 @@ def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful visits: columns of `resolved_loads`, and size (bytes), brought, and each time in RTT."""
+    """Successful visits.
+
+    Columns of `resolved_loads`, and size (of the certificate, bytes), brought (what the client brings), and each time
+    in RTT.
+    """
     token = pl.col("condition") == CERTIFICATE_AND_TOKEN
     ticket, no_token = pl.col("h3") == "0-rtt", pl.col("condition") == CERTIFICATE_NO_TOKEN
     rows = resolved_loads.filter(pl.col("error").is_null(), pl.col("server_certificate_bytes").is_not_null())
@@ -66,17 +73,23 @@ def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """The step that each search found; searches that failed or found none are left out.
+    """The step that each search found: the certificate size above which an exchange takes another round-trip.
+
+    Searches that failed or found no step are left out.
 
     Returns
     -------
     polars.LazyFrame
-        campaign, round, link, page, protocol; below, above (largest certificate without the further round-trip and
-        smallest one with it, bytes); height_rtt (exchange with `above` minus exchange with `below`); wait_rtt (height
-        counted from the first datagram of the server's first flight: `height_rtt` plus the transmission time of the
-        other datagrams, during which the first one is acknowledged); flight_bytes (first flight with `below`);
-        limit_bytes (QUIC: three times the bytes that the server received; TCP: ten segments); expected (certificate
-        whose flight has `limit_bytes`, bytes); distance (between flight and limit, datagrams or segments).
+        campaign, round, link, page, protocol, and:
+
+        - below, above: largest certificate without the further round-trip, and smallest one with it, bytes.
+        - height_rtt: exchange with `above` minus exchange with `below`.
+        - wait_rtt: `height_rtt`, counted from the first datagram of the server's first flight. It is `height_rtt` plus
+          the transmission time of the other datagrams, during which the first one is acknowledged.
+        - flight_bytes: size of the server's first flight with `below`.
+        - limit_bytes: three times the bytes that the server received (QUIC), or ten segments (TCP).
+        - expected: certificate with which the first flight has `limit_bytes`, bytes.
+        - distance: between `flight_bytes` and `limit_bytes`, datagrams (QUIC) or segments (TCP).
     """
     key = [*metrics.ROUND, "protocol"]
     headers = (

@@ -23,7 +23,7 @@ _Client = TypeVar("_Client", bound=QuicClient)
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One kind of visit. If it has two connections, both have the same state."""
+    """A kind of visit: its connections, and what the client brings to each of them."""
 
     connections: Sharing
     ticket: bool
@@ -37,11 +37,11 @@ class Visit:
 
     @property
     def protocol(self) -> Protocol:
-        """DNS transport of the lookup."""
+        """DNS transport of the lookup: DoH3 on one connection, DoQ on two."""
         return Protocol.DOH3 if self.connections is Sharing.SHARED else Protocol.DOQ
 
     def columns(self, size: int) -> dict[str, Any]:
-        """Columns of `resolved_loads`, with a certificate of this size, bytes."""
+        """Columns of `resolved_loads` that describe the visit. `size`: certificate size, bytes."""
         other = CERTIFICATE_NO_TOKEN if self.ticket else CERTIFICATE_AND_TOKEN
         return {
             "protocol": self.protocol.value,
@@ -54,7 +54,7 @@ class Visit:
 
 
 def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str) -> dict[str, Any]:
-    """Make one visit; returns its times and evidence as columns. Raises `DnsError` if a part gets no answer.
+    """Make one visit; returns its times and evidence as columns. Raises `DnsError` without an answer.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DNS over UDP, HTTPS and QUIC with HTTP/3 in full handshakes and early data (Sengupta et al., IEEE TNSM 2024)."""
+"""DoUDP, DoH and DoQ with HTTP/3 page loads, full handshakes and early data (Sengupta et al., IEEE TNSM 2024)."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,8 +15,8 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Rounds in which a cell has each self-check once; 0: no self-checks. Self-checks are a repetition of each load
-    (A/A) and a negative control. The control is a load that is primed as for 0-RTT, but with a refused ticket."""
+    """Number of rounds in which a cell has each self-check once; 0 for no self-checks. One self-check repeats each load
+    (A/A). The other is a negative control: a load that is primed as for 0-RTT, but whose ticket the server refuses."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")

@@ -1,4 +1,4 @@
-"""Cost of a first visit in real time, and verdicts on the four headlines of TNSM24's abstract in plain words."""
+"""The study's part of the answer: cost of a first visit, and verdicts on four statements of TNSM24's abstract."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REDUCED = {
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """Cost of DoQ and DoH over plain DNS: smallest and largest over all cells, and each page over all links."""
+    """Cost of DoQ and DoH over plain DNS: minimum and maximum over all cells (RTT), median of each page (percent)."""
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     result = []
     for protocol, combination in _COMPARED.items():
@@ -54,13 +54,13 @@ def _medians(of: pl.LazyFrame, value: str, by: Sequence[str]) -> list[dict[str, 
 
 
 def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
-    """A median as a number of the answer."""
+    """Number of the answer, from a row with its median and interval."""
     error = None if row["low"] is None else metrics.standard_error(row["low"], row["high"], row["rounds"])
     return AnswerNumber(FIRST_VISIT, name, unit, row["median"], error)
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Cost of a first visit by the campaign's clock, and verdicts on the headlines that the campaign measured."""
+    """Cost of a first visit, and verdicts on the statements of the abstract that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [

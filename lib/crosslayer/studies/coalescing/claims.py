@@ -66,14 +66,14 @@ from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.studies.coalescing.metrics import SHOWN, TRANSPORTS, observations
 
 RTT_MS = {"fiber": 14.8, "cable": 25.2, "dsl": 42.4, "4g": 91.9, "4g-medium": 104.5}
-"""RTTs of TNSM24 Table II."""
+"""RTT of each link in TNSM24 Table II, ms."""
 EXAMPLE, WIKIPEDIA, INSTAGRAM = PAGES
 ENCRYPTED = COALESCING, DOQ, DOH = COMBINATIONS[1:]
 FASTEST_MS = 50.0
-"""Approximate shortest PLT of the baseline (example.org on fiber), in which the clock's step has the largest share."""
+"""Approximate shortest PLT of the baseline (example.org on fiber), ms. Relative to it, the clock's step is largest."""
 FIXED, MOBILE = LINKS[:3], LINKS[3:]
 PUBLISHED_STEPS = 4.0
-"""Number of steps of the published exchange curves by `distribution_shape.steps`, the criterion for measured ones."""
+"""Number of steps of the published CDFs of exchanges, counted by `distribution_shape.steps` as for measured CDFs."""
 FAST = ("fiber", "cable", "4g", "4g-medium")
 """Links on which the serialisation of a padded query is negligible: all except DSL."""
 
@@ -94,27 +94,26 @@ def observed(
 
 
 def connect(h3: str) -> SeriesStatistic:
-    """Time until a connection can carry the request, RTT.
+    """Median time from the start of the connection until it can carry the request, RTT.
 
-    With a full handshake it is the connect duration, as in the paper. With early data, the paper's browser also sent
-    the request at `connectEnd`. Today's Chromium sends it at `requestStart`. Its `connectEnd` marks the end of the
-    handshake, for which early data does not wait.
+    With a full handshake, it ends at `connectEnd`, as in the paper. With early data, it ends at `requestStart`: today's
+    Chromium does not wait for `connectEnd`, the end of the handshake. The paper's browser waited for `connectEnd`.
     """
     return median("H3 1-RTT connect" if h3 == "1-RTT" else "H3 0-RTT until request", in_rtts=True)
 
 
 def exchange(protocol: str) -> SeriesStatistic:
-    """A DNS exchange on a new connection, RTT."""
+    """Median duration of a DNS exchange on a new connection, RTT."""
     return median(f"{protocol} exchange", in_rtts=True)
 
 
 HANDSHAKE, QUERY = (median(f"DoQ {part}", in_rtts=True) for part in ("handshake", "query"))
-"""Parts of the DoQ exchange, RTT."""
+"""Median durations of the two parts of a DoQ exchange, RTT."""
 TCP_RTT = median("TCP RTT", in_rtts=True)
 
 
 def plt(combination: str, page: str) -> SeriesStatistic:
-    """PLT, ms."""
+    """Median PLT of a combination, ms."""
     return median(combination, page)
 
 
@@ -124,37 +123,37 @@ def increase(combination: str, page: str, q: float = 0.5) -> Measure:
 
 
 def within(more: str, less: str, *pages: str, in_rtts: bool = False) -> SeriesStatistic:
-    """Median of a difference within the rounds, ms or multiples of the RTT."""
+    """Median of `more` minus `less` in the same round, ms or multiples of the RTT."""
     return median({more: 1.0, less: -1.0}, *pages, in_rtts=in_rtts)
 
 
 def points(more: str, less: str, page: str) -> Measure:
-    """Difference of two median increases, percentage points."""
+    """Median PLT increase with `more` minus that with `less`, percentage points."""
     return increase(more, page) - increase(less, page)
 
 
 def over_pages(more: str, less: str) -> Measure:
-    """Difference of two median increases, mean over the pages, percentage points."""
+    """Median PLT increase with `more` minus that with `less`: mean over the pages, percentage points."""
     return mean(points(more, less, page) for page in PAGES)
 
 
 def reduction(page: str) -> Measure:
-    """Decrease of the PLT of coalescing compared with DoH, as a fraction."""
+    """Decrease of the median PLT from DoH + H3 1-RTT to coalescing, as a fraction."""
     return 1 - plt(COALESCING, page) / plt(DOH, page)
 
 
 def over_links(measure: Measure, links: Sequence[str] = LINKS) -> list[Measure]:
-    """A measure on each link."""
+    """The measure on each of these links."""
     return [measure.on(link) for link in links]
 
 
 def cells(of: Callable[..., Measure], *what: str, links: Sequence[str] = LINKS) -> list[Measure]:
-    """A measure in each cell."""
+    """The measure that `of` makes from `what` and a page, in each cell of these links."""
     return [of(*what, page).on(link) for link, page in product(links, PAGES)]
 
 
 def worst(combination: str) -> Measure:
-    """Largest median increase of all cells, percent."""
+    """Largest median PLT increase of all cells, percent."""
     return maximum(cells(increase, combination))
 
 
@@ -164,7 +163,7 @@ def left_tail(combination: str, page: str) -> Measure:
 
 
 def tail_excess(combination: str, page: str) -> Measure:
-    """Distance from P5 to P20 minus `TAIL_RATIO` times the distance from P20 to the median, percentage points."""
+    """Left tail of the PLT increase: P5 to P20, minus `TAIL_RATIO` times P20 to median; percentage points."""
     p5, p20, p50 = (increase(combination, page, q) for q in (0.05, 0.2, 0.5))
     return (p20 - p5) - TAIL_RATIO * (p50 - p20)
 
@@ -187,7 +186,7 @@ def saving_per_rtt(o: Observed) -> Estimate:
 
 @CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
-    """DoH exchange minus DoQ exchange on the link with the largest deviation from one RTT, DSL excluded."""
+    """DoH exchange minus DoQ exchange, RTT, on the link where it is farthest from 1. DSL is excluded."""
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
@@ -217,55 +216,59 @@ percent_of_loads = Number(tolerance=SHARE, unit="%")
 
 
 def trips(minimum: int) -> Number:
-    """Rule for a duration in multiples of the RTT that has this number of whole round-trips."""
+    """Rule for a duration in multiples of the RTT that consists of `minimum` round-trips and processing."""
     return Number(tolerance=IN_RTTS, unit="RTT", direction=RoundTrips(minimum))
 
 
 def counted(unit: str, direction: Sign | None = None) -> Number:
-    """Rule for a count."""
+    """Rule for a count, which must be equal to the published one."""
     return Number(tolerance=EXACT, unit=unit, direction=direction)
 
 
 def rtts(*, above: float | None = None, below: float | None = None) -> Bound:
-    """A bound in multiples of the RTT."""
+    """Rule for a duration in multiples of the RTT that must be above or below a limit."""
     return Bound(above=above, below=below, unit="RTT")
 
 
 def ordering(
     unit: str, criterion: str = "95 % interval of each difference excludes 0", enough: int | None = None
 ) -> Rule:
-    """All differences, or `enough` of them, are above 0. Those below the step of the browser's clock have no sign."""
+    """Rule: all differences, or `enough` of them, are above 0. Differences below the clock's step have no sign."""
     fastest = {"ms": 1.0, "RTT": 1 / RTT_MS["fiber"], "points": 100 / FASTEST_MS}.get(unit, 0.0)
     return Ordering(unit=unit, enough=enough, criterion=criterion, resolution=LOAD_RESOLUTION_MS * fastest)
 
 
 def by_page(of: Callable[[str], Measure], *pages: str) -> Margins:
-    """Margins of a measure that decreases from page to page."""
+    """Margins of the statement that a measure decreases from each of the pages to the next."""
     return descending({page: of(page) for page in pages or PAGES})
 
 
 def in_ms(identifier: str, combination: str, page: str, link: str, q: float = 0.5) -> Check:
-    """Check of an absolute PLT."""
+    """Check of a quantile of the PLT, ms."""
     sentence = f"PLT of {page} on {link} with {combination}, ms" + (f" (P{q * 100:.0f})" if q != 0.5 else "")
     return claim(identifier, sentence, plt(combination, page).on(link).at(q), absolute_ms)
 
 
 def ms_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
-    """Check of a difference of two median PLTs, ms. It consists of round-trips, so its tolerance depends on the RTT."""
+    """Check of a difference of two median PLTs, ms. Its tolerance depends on the RTT: it consists of round-trips."""
     rule = Number(tolerance=difference_ms(RTT_MS[link]), unit="ms", direction=Sign())
     sentence = f"PLT of {page} on {link}: {more} minus {less}, ms"
     return claim(identifier, sentence, (plt(more, page) - plt(less, page)).on(link), rule)
 
 
 def points_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
-    """Check of a difference of two relative PLT increases."""
+    """Check of the PLT increase with `more` minus that with `less`, percentage points."""
     rule = Number(tolerance=RELATIVE, unit="points", direction=Sign())
     sentence = f"PLT increase of {page} on {link}: {more} minus {less}, percentage points"
     return claim(identifier, sentence, points(more, less, page).on(link), rule)
 
 
 def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low: float, high: float) -> Check:
-    """Check that a step of a CDF over all links belongs to this link."""
+    """Check that a step of the CDF over all links belongs to this link.
+
+    The step is the part between the quantiles `low` and `high`. It must contain at least the share `STEP_SHARE` of
+    the link's observations.
+    """
     span = f"P{low * 100:.0f} and P{high * 100:.0f} of all links"
 
     def share(o: Observed) -> Estimate:
@@ -283,7 +286,10 @@ def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low
 
 
 def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: str) -> Check:
-    """Check that the last step of a CDF over all links belongs to this link and rises above all other links."""
+    """Check that the last step of the CDF over all links (from P80) belongs to this link.
+
+    The link's median must also be at least `STEP_RISE_RTT` above that of every other link.
+    """
     last = step(identifier, sentence, series, link, 0.8, 1.0)
     rise = series.on(link) - maximum(over_links(series, [other for other in LINKS if other != link]))
     share = last.of
@@ -340,12 +346,12 @@ def lighter(combination: str, page: str, link: str) -> Cause:
 
 
 def of_cell(combination: str, page: str, link: str) -> Cause:
-    """Cause of an increase in this cell that differs from the published one."""
+    """Cause of a difference between our PLT increase and the published one in this cell."""
     return early_in(page, link) if combination == COALESCING else lighter(combination, page, link)
 
 
 def processing(series: SeriesStatistic, trips: int, published: float) -> Cause:
-    """Cause of a duration that differs from the published one, but has the same number of round-trips."""
+    """Cause: processing, if a duration and the published one differ but have the same number of round-trips."""
     text = (
         f"What it takes beyond whole round-trips is processing, of client and server: {{0}} RTT here, "
         f"{published - trips:.2f} there. On fiber, where a round-trip is shortest, {{1}} ms here. In virtual time "
@@ -361,7 +367,7 @@ PUBLISHED_MS = {
     (WIKIPEDIA, "4g", 0.5): 876.9,
     (INSTAGRAM, "fiber", 0.5): 651.4,
 }
-"""Published PLTs of the baseline: T158, T155, T159, T171, T180."""
+"""Published PLTs of the baseline by page, link and quantile, ms: claims T158, T155, T159, T171 and T180."""
 _LACKS = {
     WIKIPEDIA: "Our copy of the page lacks what the paper's took time with: ",
     INSTAGRAM: "A guess: a faster browser on a faster machine: ",
@@ -379,7 +385,7 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:
-    """Cause as in `shorter`, with our increase added to the published baseline and compared with `ms`."""
+    """Cause as in `shorter`. It also compares the published PLT `ms` with our increase plus the published baseline."""
     why = shorter(page, link, q)
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]
@@ -429,7 +435,7 @@ WORST = Cause(
 
 
 def published_reduction(links: Sequence[str]) -> float:
-    """Largest reduction of the PLT by coalescing compared with DoH in the published Fig. 8, as a fraction."""
+    """Largest reduction of the PLT from DoH to coalescing in the published Fig. 8, on these links, as a fraction."""
     table = published.load().heatmap.filter(pl.col("link").is_in(links))
     columns = table.pivot("series", index=["link", "page"], values="percent")
     return float((1 - (100 + columns[COALESCING]) / (100 + columns[DOH])).max())  # type: ignore[arg-type]
@@ -441,7 +447,7 @@ def constant(o: Observed, value: float) -> Estimate:
 
 
 def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
-    """Writes a sentence: in how many cells of these links DoH costs more than a limit (percent)."""
+    """Function that writes a sentence: in how many cells of these links DoH costs more than `limit` percent."""
 
     def plain(o: Observed) -> str:
         increases = {(link, page): increase(DOH, page).on(link)(o) for link, page in product(links, PAGES)}
@@ -460,7 +466,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """Writes a sentence: the published fraction is not a fraction of the PLT."""
+    """Function that writes a sentence: the published fraction is one of the cost over plain DNS, not of the PLT."""
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -517,14 +523,14 @@ _EXAMPLE_HIGHEST = {
     for combination, link, page in product(ENCRYPTED, LINKS, (WIKIPEDIA, INSTAGRAM))
 }
 _OF_DOH = {page: mean(over_links(points(DOH, COALESCING, page))) for page in PAGES}
-"""Increase with DoH minus increase with coalescing by page, mean over the links, percentage points."""
+"""PLT increase with DoH minus that with coalescing, by page: mean over the links, percentage points."""
 _MODES = plt(DOQ, EXAMPLE).on("fiber").by(modes)
 _FIRST_MODE = plt(DOQ, EXAMPLE).on("fiber").by(first_mode_percent)
 _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in (WIKIPEDIA, INSTAGRAM))
 
 
 def _over_baseline(q: float) -> Measure:
-    """Increase of a quantile of coalescing over the same quantile of the baseline, wikipedia.org on fiber, percent."""
+    """PLT increase of a quantile from the baseline to coalescing, wikipedia.org on fiber, percent."""
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 
@@ -650,7 +656,7 @@ SAMPLES = {
     57_436: "T078 T080 T081 T083 T084",
     11_487: "T052 T054 T063 T064 T088 T089 T092 T094 T101 T102 T110 T112 T113 T114",
 }
-"""Claims of published extremes by the number of observations behind them: of all links, and of one link."""
+"""Claims of published minima and maxima, by number of observations: 57,436 on all links, 11,487 on one link."""
 FOLLOWS = {
     "T105": "T077, the same number",
     "T146": AGAIN.format("T116"),
@@ -1211,6 +1217,6 @@ SOURCES = (
     | {"TCP RTT": (Source("tcp_rtts", pl.col("error").is_null(), pl.col("rtt_ms")),)}
     | {name: tuple(source for term in terms for source in _OF_SERIES[term]) for name, terms in SHOWN.items()}
 )
-"""Rows of each series; a combination is an exchange and a load of the same round."""
+"""Table rows from which each series is computed. A combination has those of its exchange and of its load."""
 
 CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"), SOURCES)
