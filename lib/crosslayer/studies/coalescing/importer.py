@@ -48,11 +48,12 @@ _NUMBERS: dict[str, tuple[str, ...]] = {
     "web_performance_metrics": ("is_warmup", *_TIMINGS.values()),
     "lookups": ("elapsed", "is_warmup"),
 }
-"""Required numeric columns. All further columns are numbers, too; those of a load are kept in `navigation`."""
+"""Required numeric columns by table. All columns of a page load are also kept as JSON in the column `navigation`."""
 
 _LOADS = (("1-rtt", 1.0, "H3_web_performance_warmup"), ("0-rtt", 0.0, "H3_web_performance"))
-"""Condition, `is_warmup`, and name of the load in `measurements.error`. If the first load fails, there is no second:
-the first name contains the second, so its error counts for both loads.
+"""The two loads of a round: condition, `is_warmup`, and name in `measurements.error`.
+
+If the first load fails, there is no second load. The first name contains the second, so this error counts for both.
 """
 
 _NOTES = (
@@ -68,7 +69,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     """Convert a database of the harness to a dataset in a folder that is empty or missing; returns `folder`.
 
     The database is opened read-only. `profiles` have the RTTs and rates that the harness emulated. `CampaignError`
-    names the file, its fault and the next step.
+    if the database cannot be imported or the folder is not empty; the error names the next step.
     """
     check_new(folder)
     frames = _read(database)
@@ -92,7 +93,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
 
 
 def _read(database: Path) -> dict[str, pl.DataFrame]:
-    """The four tables with their rows in the order of writing; columns in `_TEXT` as text, all others as numbers."""
+    """The four tables by name, with rows in the order of writing. Columns in `_TEXT` are text, all others numbers."""
     if not database.is_file():
         raise CampaignError("there is no such file", where=str(database), next_step="Name the harness's database.")
     try:
@@ -126,7 +127,7 @@ def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.Dat
 
 
 def _rounds(frames: Mapping[str, pl.DataFrame], database: Path) -> tuple[pl.DataFrame, int]:
-    """Each measurement as a round of its cell, and the number of page loads without a measurement.
+    """Each measurement as a round of its cell, and the number of page loads that belong to no measurement.
 
     Columns msm_id, link, page, round, started_s, failure (text of `measurements.error`).
     """
@@ -175,7 +176,7 @@ def duration_ms(text: str) -> float | None:
 
 
 def _phases(metrics: pl.DataFrame) -> pl.DataFrame:
-    """Handshake and query of each exchange: msm_id, protocol, handshake_ms, query_ms."""
+    """Durations of handshake and query of each exchange: msm_id, protocol, handshake_ms, query_ms."""
     phases: dict[tuple[str, str], dict[str, float]] = {}
     lines = metrics.select("msm_id", "metric", "transport_protocol", "is_warmup")
     for identifier, line, protocol, warmup in lines.iter_rows():

@@ -1,6 +1,7 @@
 """DNS exchanges, TCP connects and page loads of the `coalescing` study (Sengupta et al., TNSM 2024).
 
-The browser receives the addresses of its pages. Figures and claims add the time of an exchange, as the paper does.
+The browser is given the addresses of its pages, so it sends no DNS query. Figures and claims add the time of an
+exchange to that of a load, as the paper does.
 """
 
 from crosslayer.campaign.conditions import Exchange, Load, TcpConnect, measuring

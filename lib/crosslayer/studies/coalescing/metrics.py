@@ -1,4 +1,4 @@
-"""Series of this study for its figures and claims, which share the result of one read."""
+"""Series of this study for its figures and claims. A campaign is read once for both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = {
     metrics.combination(protocol, h3): (f"{protocol} exchange", f"H3 {h3.upper()} PLT")
     for protocol, h3 in metrics.SHOWN
 }
-"""Series of each combination: its PLT is the sum of exchange and load of the same round."""
+"""Series of exchange and load, by combination. The PLT of the combination is their sum in the same round."""
 
 _OF_EXCHANGES = {"{} exchange": "total_ms", "{} handshake": "handshake_ms", "{} query": "query_ms"}
 _OF_LOADS = {
@@ -29,17 +29,17 @@ _OF_LOADS = {
 }
 
 MAIN = {f"{h3} main PLT": f"H3 {h3.upper()} PLT" for h3 in ("1-rtt", "0-rtt")}
-"""Series of `metrics.loads_by_kind` that are conditions of this study, with their names in this study."""
+"""Names in this study of those series of `metrics.loads_by_kind` that are conditions of this study."""
 
 _read: list[tuple[tuple[pl.LazyFrame, ...], metrics.Cells]] = []
-"""Tables and series of the last two campaigns. Figures and claims use the same campaign at the same time."""
+"""Cache with the tables and series of the last two campaigns."""
 _reading = Lock()
 
 
 def observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> metrics.Cells:
     """Durations of exchanges by protocol and part, TCP RTTs, times of loads, PLTs of combinations and self-checks, ms.
 
-    Self-checks have the series of `metrics.loads_by_kind`, except those in `MAIN`, which have other names here.
+    Self-checks have the series names of `metrics.loads_by_kind`, except for the series that `MAIN` renames.
     """
     tables = (dns_exchanges, tcp_rtts, page_loads)
     with _reading:

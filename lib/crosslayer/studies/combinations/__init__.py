@@ -1,4 +1,4 @@
-"""Full factorial: all combinations of DNS and HTTP/3, with all states that an earlier visit may leave."""
+"""Full factorial design: every DNS exchange with every HTTP/3 load, in all states that an earlier visit may leave."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,8 +14,8 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Rounds in which a cell has each self-check once; 0: no self-checks. Self-checks are a repetition of each load
-    (A/A) and a negative control. The control is a load that is primed as for 0-RTT, but with a refused ticket."""
+    """Number of rounds in which a cell has each self-check once; 0 for no self-checks. One self-check repeats each load
+    (A/A). The other is a negative control: a load that is primed as for 0-RTT, but whose ticket the server refuses."""
 
 
 STUDY = question(

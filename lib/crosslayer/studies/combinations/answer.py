@@ -1,4 +1,7 @@
-"""Cost of encrypted DNS for a first and a returning visit, each compared with plain DNS in the same state."""
+"""The study's part of the answer: cost of encrypted DNS for a first and a returning visit.
+
+Each visit is compared with a visit over plain DNS in the same state.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """Smallest and largest cost over all cells, and the cost of each page over all links."""
+    """Cost of encrypted DNS: minimum and maximum over all cells (RTT), median of each page over all links (percent)."""
     rows = combined(inputs.dns_exchanges, inputs.page_loads).filter(pl.col("page").is_in(PAGES))
     result = []
     for topic, pairs in zip((FIRST_VISIT, RETURNING_VISIT), VISITS.values(), strict=True):
@@ -45,7 +48,7 @@ _ENDS = {"smallest": min, "largest": max}
 
 
 def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Medians over all rounds. Columns: those in `by`, rtt, percent."""
+    """Median costs over all rounds. Columns: those in `by`, rtt, percent (of the baseline's PLT)."""
     in_rtts = metrics.in_rtts(of, inputs.rtts, ["difference_ms"])
     return (
         in_rtts.group_by(by)

@@ -1,4 +1,7 @@
-"""Claims of this study, judged like the papers' results. Both sides of a comparison have the same state."""
+"""Claims of this study, judged like the papers' results.
+
+Except in F005, both sides of a comparison have the same tickets and tokens.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +59,12 @@ _LOAD = {
 
 
 def _added(exchange: str, load: str, page: str) -> Measure:
-    """Time that an exchange adds over DoUDP with the same load, RTT."""
+    """PLT with an exchange minus PLT with DoUDP, both with the same load: median within rounds, RTT."""
     return median({combination(exchange, load): 1.0, combination("DoUDP", load): -1.0}, page, in_rtts=True)
 
 
 def _percent(exchange: str, load: str, page: str) -> Measure:
-    """Increase of the PLT by an exchange over DoUDP with the same load, percent."""
+    """Increase of the median PLT with an exchange over that with DoUDP, both with the same load, percent."""
     return median(combination(exchange, load), page).over(median(combination("DoUDP", load), page))
 
 
@@ -74,7 +77,7 @@ _VISITS = {
     "first visit": lambda protocol: (named(protocol), FULL),
     "returning visit": lambda protocol: (BEST[protocol], WITH),
 }
-"""State of DNS and page by kind of visit."""
+"""Function from a transport to the states of DNS and page, by kind of visit."""
 _COSTS = {
     f"F{number:03}": row
     for number, row in enumerate(
@@ -90,7 +93,7 @@ _COSTS = {
         start=6,
     )
 }
-"""Visit, transport, page, and the claimed cost, percent of the PLT."""
+"""Visit, transport, page, and the claimed cost in percent of the PLT; by claim."""
 _PERCENT = "%"
 _PADDED = {
     protocol: Cause(

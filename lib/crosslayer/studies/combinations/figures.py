@@ -1,4 +1,4 @@
-"""What does encrypted DNS cost a page when both sides are compared in the same state?"""
+"""Figures: cost of encrypted DNS for a page, compared with plain DNS in the same state."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _SUM = (
 )
 _NOTHING = "no rounds with both an exchange and a load"
 _CLEAR = 0.05
-"""Smallest difference that counts, RTT."""
+"""Difference above which a PLT counts as longer, RTT."""
 
 
 class Pair(NamedTuple):
-    """A combination and its reference."""
+    """A combination, and the baseline with which it is compared."""
 
     combination: str
     baseline: str
@@ -68,7 +68,7 @@ def _rows(inputs: Inputs) -> pl.LazyFrame:
 
 
 def _costs(inputs: Inputs, pairs: Mapping[str, Pair]) -> pl.DataFrame:
-    """Difference of each pair within a round, percent of the baseline's median in the cell.
+    """PLT difference of each pair within a round, in percent of its baseline's median in the cell.
 
     Columns series, link, page, source, n, rounds, median, low, high. Rows of source `pooled` contain all links of a
     page; their link is null.
@@ -87,7 +87,7 @@ _TABLE = ("source", "page", "link", "series", "n", "median", "low", "high")
 
 
 def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) -> AnyChart:
-    """Dots with intervals: one row per link, one column per page."""
+    """Chart of `_costs`, dots with intervals: one row per link, one column per page."""
     shown = frame.filter(pl.col("source") == "measured")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -108,7 +108,7 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
 
 
 def _over_cells(frame: pl.DataFrame, series: str) -> str:
-    """The range of a series over links and pages; empty if there are no values."""
+    """Range of a series over links and pages, as text; empty if there are no values."""
     medians = frame.filter(source="measured", series=series)["median"]
     return "" if medians.is_empty() else f"{reach(medians, 1)} %"
 
@@ -177,7 +177,7 @@ def _signed(value: float) -> str:
 
 
 def factorial_verdict(frame: pl.DataFrame) -> str:
-    """Which combinations are no slower than plain DNS with a full handshake?"""
+    """Verdict: which combinations are slower than plain DNS with a full HTTP/3 handshake."""
     plain, best = (row_of(frame, exchange, load) for exchange, load in (("DoUDP", WITH), ("DoQ 0-RTT", WITH)))
     if plain is None or best is None:
         return "Not answered: this dataset lacks exchanges or loads."
@@ -231,7 +231,7 @@ _COMPARED_STYLES = {
 
 
 def as_compared_verdict(frame: pl.DataFrame) -> str:
-    """What does DoQ with a web ticket cost over plain DNS without one, and what does the ticket itself save?"""
+    """Verdict: cost of DoQ with a web ticket over plain DNS without one, and what the web ticket itself saves."""
     emulated, plain = (
         _over_cells(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
     )
@@ -262,7 +262,7 @@ _LIKE_STYLES = {
 
 
 def like_with_like_verdict(frame: pl.DataFrame) -> str:
-    """What does DoQ cost over DoUDP if both sides have the same ticket and token?"""
+    """Verdict: cost of DoQ over DoUDP if both sides have the same ticket and token."""
     unfair, fair = (
         _over_cells(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
     )
@@ -289,7 +289,7 @@ VISITS: dict[str, dict[Protocol, Pair]] = {
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """Cost of each transport over plain DNS in the same state, percent of the baseline's median.
+    """Cost of each transport over plain DNS in the same state, in percent of the median PLT with plain DNS.
 
     Columns as in `_costs`, and `visit`. The series is the transport.
     """
@@ -301,7 +301,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def visits(frame: pl.DataFrame) -> AnyChart:
-    """One row per transport, one column per kind of visit. All links of a page are pooled."""
+    """Chart of the costs: one row per transport, one column per kind of visit. All links of a page are pooled."""
     shown = frame.filter(pl.col("source") == "pooled")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -320,7 +320,7 @@ def visits(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """What does encrypted DNS cost on a first visit, and on a returning one?"""
+    """Verdict: cost of encrypted DNS on a first visit and on a returning visit."""
     sentences = []
     for visit in VISITS:
         of_visit = frame.filter(visit=visit)
@@ -343,14 +343,15 @@ def visits_verdict(frame: pl.DataFrame) -> str:
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
 _OURS, _AS_BROWSER = "aioquic with P-256", "quic-go with X25519MLKEM768"
 _CLIENTS = {_OURS: "main", _AS_BROWSER: "quic-go-x25519mlkem768"}
-"""Variants that are compared with quic-go with X25519."""
+"""Conditions that are compared with quic-go and key share X25519, by name of the variant."""
 _CLIENT_STYLES = {_OURS: Style(BLUE, "circle", WIDE), _AS_BROWSER: Style(RED, "square", SHORT)}
 
 
 def implementations_data(inputs: Inputs) -> pl.DataFrame:
-    """A DoQ exchange by other clients minus the one by quic-go in the same round, full handshakes, ms.
+    """DoQ exchange of each variant in `_CLIENTS` minus that of quic-go with X25519 in the same round, ms.
 
     Columns link, client, measure, source, n, rounds, median, low, high. Rows of source `pooled` contain all links.
+    All exchanges have full handshakes.
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == Protocol.DOQ.value)
     parts = []
@@ -363,7 +364,7 @@ def implementations_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def implementations(frame: pl.DataFrame) -> AnyChart:
-    """One row per link, one column per phase."""
+    """Chart of the differences: one row per link, one column for the handshake and one for the whole exchange."""
     shown = frame.filter(pl.col("source") == "measured")
     if shown.is_empty():
         return marks.empty_plot("no rounds with both implementations", TEXT_WIDTH - 60)
@@ -384,7 +385,7 @@ def implementations(frame: pl.DataFrame) -> AnyChart:
 
 
 def implementations_verdict(frame: pl.DataFrame) -> str:
-    """How much longer does a DoQ exchange take with another client or key share?"""
+    """Verdict: additional time of a DoQ exchange with another client or key share."""
     sentences = []
     for client in _CLIENTS:
         of_client = frame.filter(source="measured", client=client)

@@ -1,6 +1,6 @@
-"""DNS exchanges and page loads in every state that an earlier visit may leave. Figures add them within a round.
+"""DNS exchanges and page loads in every state that an earlier visit may leave. Figures add both within a round.
 
-Exchanges by quic-go show the additional time of our own client. One of them has a ClientHello as large as the
+Two DoQ exchanges by quic-go show how much time our own client adds. One of them has a ClientHello as large as the
 browser's.
 """
 

@@ -14,11 +14,11 @@ _STATES = {Resumption.NONE: "", Resumption.TICKET: " resumed", Resumption.EARLY_
 
 FULL, WITH, WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
 LOADS = (FULL, WITHOUT, WITH)
-"""States of the page: a first visit, and returning visits with a ticket, without and with address-validation token."""
+"""States of the page: first visit; returning visit with a ticket; the same with an address-validation token too."""
 
 
 def named(protocol: Protocol, resumption: Resumption = Resumption.NONE) -> str:
-    """Name of an exchange: `DoQ`, `DoQ resumed`, `DoQ 0-RTT`."""
+    """Name of an exchange, e.g. `DoQ`, `DoQ resumed` or `DoQ 0-RTT`."""
     return f"{protocol}{_STATES[resumption]}"
 
 
@@ -48,8 +48,8 @@ def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFr
     Returns
     -------
     polars.LazyFrame
-        campaign, round, link, page, exchange, load, combination, exchange_ms, browser_plt_ms, plt_ms. A round that
-        lacks one of the two has no row.
+        campaign, round, link, page, exchange, load, combination, exchange_ms, browser_plt_ms, plt_ms. A round
+        without an exchange or without a load has no row.
     """
     state = pl.col("resumption").replace_strict(_STATES, default=None, return_dtype=pl.String)
     ours = dns_exchanges.filter(pl.col("condition") == "main")  # excludes exchanges by the stub
@@ -69,7 +69,7 @@ def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFr
 
 
 def costs(rows: pl.LazyFrame, combination: str, baseline: str) -> pl.LazyFrame:
-    """Difference between a combination and a baseline in the same round; `rows` are those of `combined`.
+    """PLT of a combination minus that of a baseline in the same round. `rows` is a result of `combined`.
 
     Returns
     -------

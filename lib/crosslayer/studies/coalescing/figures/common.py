@@ -37,18 +37,18 @@ def _paper_first(paper: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def observations(inputs: Inputs) -> metrics.Cells:
-    """The series of the study."""
+    """Observations of the study, by series and cell."""
     return series.observations(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads)
 
 
 @lru_cache(maxsize=2)
 def rtts_ms(inputs: Inputs) -> dict[str, float]:
-    """Nominal RTT of each link."""
+    """Nominal RTT of each link, ms."""
     return dict(inputs.rtts.collect().iter_rows())
 
 
 def cells_of(inputs: Inputs, name: str, links: Iterable[str]) -> Iterator[tuple[str, str, metrics.Numbers]]:
-    """Link, page and observations of each cell of a series."""
+    """Link, page and observations of each cell of the series `name` on these links."""
     observed = observations(inputs)
     for link in links:
         for page in observed.pages(name, link):
@@ -64,7 +64,7 @@ def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, met
 
 
 def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.CurveGroup]:
-    """Series of a panel in multiples of the RTT, links pooled; `named` has the series by their names in the legend."""
+    """Curves of a panel, in multiples of the RTT. `named` has a series by name in the legend. Links are pooled."""
     known = rtts_ms(inputs)
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
@@ -74,14 +74,17 @@ def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str
 
 
 def measured(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    """Rows of a figure as a frame: their keys, the result of `metrics.median`, and the source `measured`."""
+    """Data frame from rows of keys and the result of `metrics.median`, with the column source (`measured`)."""
     kinds = [pl.String()] * len(keys) + [pl.Int64()] * 2 + [pl.Float64()] * 3
     columns = dict(zip((*keys, "n", "rounds", "median", "low", "high"), kinds, strict=True))
     return pl.DataFrame(rows, columns, orient="row").with_columns(source=pl.lit("measured"))
 
 
 def with_published(rows: pl.DataFrame) -> pl.DataFrame:
-    """Measured and published medians of a figure: page, link and series if present, n, median, low, high, published."""
+    """Measured and published medians side by side.
+
+    Columns page, link and series (those that `rows` has), n, median, low, high, published.
+    """
     key = [name for name in ("page", "link", "series") if name in rows.columns]
     ours, printed = (rows.filter(pl.col("source") == source) for source in ("measured", "published"))
     published = printed.select(*key, published="median")
@@ -130,4 +133,4 @@ def _cell_names(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
 
 
 figure = partial(Figure, lacks=lacks)
-"""A figure of this study, with a note on what its dataset lacks."""
+"""A figure of this study, with a note on data that the dataset lacks."""

@@ -25,7 +25,7 @@ from crosslayer.vocabulary import Protocol
 SERIES = ("DoUDP", "DoQ", "DoH")
 _EXCHANGES = {name: f"{name} exchange" for name in SERIES}
 ROUND_TRIPS = {name: Protocol(name).transport.round_trips for name in SERIES}
-"""Minimum number of round-trips of an exchange (TNSM24 section IV-B)."""
+"""Minimum number of round-trips of an exchange, by transport (TNSM24 section IV-B)."""
 
 _TITLE = "DNS exchange (multiples of the RTT)"
 FIG5 = (cdf.Panel("all links", _TITLE, SERIES),)
@@ -53,7 +53,7 @@ _FIG7_LINKS = {"all": "(a) All links", "cable": "(b) Cable"}
 
 
 def fig5_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 5."""
+    """Data of Fig. 5: CDF of DNS exchanges over all links, measured and published."""
     [panel] = FIG5
     printed = inputs.published.curves.filter(figure="Fig. 5").with_columns(panel=pl.lit(panel.name))
     exchanges = in_rtts(inputs, panel.name, inputs.links, _EXCHANGES)
@@ -61,7 +61,7 @@ def fig5_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig6_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 6."""
+    """Data of Fig. 6: CDF of DNS exchanges on fiber and on 4G, measured and published."""
     printed = inputs.published.curves.filter(pl.col("figure").is_in(["Fig. 6(a)", "Fig. 6(b)"]))
     panels = {link: panel.name for link, panel in FIG6.items()}
     return pl.concat(
@@ -73,7 +73,7 @@ def fig6_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def other_links_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of the figure for the links without a figure in TNSM24."""
+    """CDF of DNS exchanges on cable, DSL and 4G medium, for which TNSM24 has no figure."""
     panels = {link: panel.name for link, panel in OTHERS.items()}
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange", pl.col("link").is_in(panels.keys())
@@ -82,7 +82,7 @@ def other_links_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig7_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 7."""
+    """Data of Fig. 7: CDF of DoUDP lookups, DoQ queries and TCP RTTs, over all links and on cable."""
     series = dict(zip(_LOOKUPS, ("DoUDP exchange", "DoQ query", "TCP RTT"), strict=True))
     panels = {"all": inputs.links, "cable": ("cable",)}
     lookups = (group for panel, links in panels.items() for group in in_rtts(inputs, _FIG7_LINKS[panel], links, series))
@@ -96,7 +96,7 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def processing_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of the figure of processing delays: exchange minus its minimum number of round-trips, ms."""
+    """CDF of the processing delay: DNS exchange minus its minimum number of round-trips, ms."""
     panels = {link: panel.name for link, panel in PROCESSING.items()}
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())
@@ -113,7 +113,7 @@ def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.CurveGroup
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
-    """Exchanges of each link that has a panel."""
+    """CDF of the DNS exchanges on each link in `panels`."""
     return cdf.measured_groups(
         group for link, panel in panels.items() for group in in_rtts(inputs, panel, [link], _EXCHANGES)
     )

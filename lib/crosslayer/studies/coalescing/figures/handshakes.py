@@ -48,7 +48,7 @@ _HANDSHAKES = {name: name for name in SERIES}
 
 
 def fig3_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 3."""
+    """Data of Fig. 3: CDF of handshake durations over all links, and published values."""
     [panel] = FIG3
     points = inputs.published.points.filter(figure="Fig. 3").with_columns(panel=pl.lit(panel.name))
     handshakes = in_rtts(inputs, panel.name, inputs.links, _HANDSHAKES)
@@ -56,7 +56,7 @@ def fig3_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 4."""
+    """Data of Fig. 4: CDF of handshake durations on fiber and on 4G, and published values."""
     handshakes = (group for panel, link in _FIG4_LINKS.items() for group in in_rtts(inputs, panel, [link], _HANDSHAKES))
     panels = {link: panel for panel, link in _FIG4_LINKS.items()}
     points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 4(a)", "Fig. 4(b)"]))
@@ -72,7 +72,7 @@ _EVENTS = {"request sent": "request start", "handshake done": "handshake done", 
 
 
 _BAR = "M-0.14,-1H0.14V1H-0.14Z"
-"""A symbol: a thin upright bar."""
+"""SVG path of a symbol: a thin upright bar."""
 
 _EVENT_STYLES = {
     "request sent": Style(GREEN, "triangle-right", SOLID),
@@ -82,7 +82,7 @@ _EVENT_STYLES = {
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """Times at which the browser sends the request, the handshake ends and the response starts.
+    """Median times at which the browser sends the request, the handshake ends and the response starts.
 
     Columns link, h3, event, source, n, rounds, median, low, high (95 % interval), p5, p95; multiples of the RTT.
     """
@@ -97,7 +97,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """Times of request, handshake and response by link: the evidence for early data."""
+    """Chart of the times of request, handshake and response by link. It is the evidence for early data."""
     if frame.is_empty():
         return marks.empty_plot("no page loads", COLUMN_WIDTH - 60, 80)
     high = max(2.2, float(frame["median"].max()) * 1.04)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def saving(frame: pl.DataFrame) -> AnyChart:
-    """Time that H3 0-RTT saves over H3 1-RTT, multiples of the RTT."""
+    """Chart of the time that H3 0-RTT saves over H3 1-RTT, in multiples of the RTT."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
     series = {"response start", *frame["series"]}

@@ -25,7 +25,7 @@ from crosslayer.studies.coalescing.metrics import MAIN
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
-"""The idle RTT may differ from the profile's by the larger of the two."""
+"""Allowed deviation of the idle RTT from the profile's: the larger of this value and `RTT_TOLERANCE_PERCENT`."""
 RATE_TOLERANCE_PERCENT = 3.0
 
 _TEXT_COLUMN = 98
@@ -35,10 +35,11 @@ _TITLES = {"RTT": "Idle RTT", "down": "Rate, downlink", "up": "Rate, uplink"}
 
 
 def table2_data(inputs: Inputs) -> pl.DataFrame:
-    """Nominal and measured values of each link.
+    """Nominal and measured RTT and rates of each link.
 
     Columns link, quantity, unit, printed (Table II), nominal, median, low, high (extremes of all checks), checks,
-    failed, deviation_percent, low_percent, high_percent (from nominal), tolerance_percent.
+    failed (numbers of checks), deviation_percent, low_percent, high_percent (median, low and high relative to nominal),
+    tolerance_percent.
     """
 
     def of_link(one: Inputs) -> pl.DataFrame:
@@ -79,7 +80,7 @@ def _four_digits(name: str) -> pl.Expr:
 
 
 def table2(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Table II, measured: deviation of every link's RTT and rates from its profile."""
+    """Chart for TNSM24 Table II: deviation of the measured RTT and rates of each link from its profile."""
     if frame.is_empty():
         return marks.empty_plot("no link was checked", TEXT_WIDTH - 60, 80)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
@@ -132,12 +133,12 @@ CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
 
 
 def failures_data(inputs: Inputs) -> pl.DataFrame:
-    """Attempted and failed observations. Columns condition, link, attempted, failed, reason."""
+    """Numbers of observations. Columns condition, link, attempted, failed, reason (the most frequent one)."""
     return inputs.failures
 
 
 def failures(frame: pl.DataFrame) -> AnyChart:
-    """Failed observations of each condition and link."""
+    """Heat map of the failed observations by condition and link."""
     conditions = [*CONDITIONS, *sorted(set(frame["condition"]) - set(CONDITIONS))]
     links = [link_title(link) for link in links_in(frame)]
     rows = with_titles(frame).with_columns(

@@ -59,7 +59,7 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
     """Median relative PLT increase of every cell.
 
     Columns series, link, page, source (measured, published, difference), percent (difference: percentage points),
-    low, high (95 % interval), n. In the order of the figure.
+    low, high (95 % interval), n. Rows are in the order of the figure.
     """
 
     rows = [
@@ -83,7 +83,10 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _increases(inputs: Inputs, plts: dict[str, metrics.Numbers]) -> Iterator[tuple[str, int, int, float, Any, Any]]:
-    """Increase of each combination over the baseline in a cell. Whole rounds are resampled, so pairs stay together."""
+    """PLT increase of each combination over the baseline in a cell, percent: (name, n, rounds, median, low, high).
+
+    Whole rounds are resampled, so baseline and combination stay paired.
+    """
     rounds = observations(inputs).rounds_of(np.concatenate([plt.rounds for plt in plts.values()]))
     ends = np.cumsum([0, *(len(plt.values) for plt in plts.values())])
     numbers = [rounds.numbers[first:last] for first, last in pairwise(ends)]
@@ -94,7 +97,7 @@ def _increases(inputs: Inputs, plts: dict[str, metrics.Numbers]) -> Iterator[tup
 
 
 def fig8(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 8 as measured, as published, and the difference."""
+    """Heat maps of TNSM24 Fig. 8: measured, published, and their difference."""
     shown = [float(x) for x in frame.filter(pl.col("source") != "difference")["percent"]]
     deltas = [abs(float(x)) for x in frame.filter(pl.col("source") == "difference")["percent"]]
     low, top, reach = min([0.0, *shown]), max([1.0, *shown]), max([1.0, *deltas])
@@ -122,7 +125,7 @@ def fig8(frame: pl.DataFrame) -> AnyChart:
 
 
 def fig8_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Fig. 8 as numbers: page, link, series, n, median, low, high, published; percent."""
+    """Table of Fig. 8: page, link, series, n, median, low, high, published; percent."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     key = ["page", "link", "series"]
     return ours.join(printed.select(*key, published="percent"), on=key, how="left", maintain_order="left").select(
@@ -170,7 +173,7 @@ def _signed(value: float) -> str:
 
 
 def fig9_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 9: the columns of a CDF figure, link and page."""
+    """Data of Fig. 9: CDF of the relative PLT increase in each cell. Columns of `cdf.SCHEMA`, link and page."""
 
     observed = observations(inputs)
     cells = [
@@ -191,7 +194,7 @@ def fig9_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig9(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 9: CDF of the relative PLT increase, three pages by five links."""
+    """Chart of TNSM24 Fig. 9: CDF of the relative PLT increase, one row per page, one column per link."""
     links = links_in(frame)
     width = (TEXT_WIDTH - 56) // len(links) - 12
     pages = [page for page in pages_in(frame) if page in set(frame["page"])]
@@ -253,7 +256,7 @@ def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
 
 
 def fig12_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 12: the medians of Fig. 8 as CDF curves over the cells."""
+    """Data of Fig. 12: the medians of Fig. 8 as CDF curves over the cells."""
     cells = fig8_data(inputs).filter(pl.col("source") != "difference")
     curves = metrics.curves(
         cells.with_columns(campaign=pl.lit(""), round=pl.lit(0)).lazy(), "percent", ["series", "source"]
@@ -271,7 +274,10 @@ _FIG12 = (cdf.Panel("cells", f"Median {_INCREASE}", SERIES),)
 
 
 def fig12_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Median and worst cell of each combination: series, n (cells), median, worst, and both as published; percent."""
+    """Table of Fig. 12: median and largest PLT increase over the cells by combination, percent.
+
+    Columns series, n (number of cells), median, worst, published_median, published_worst.
+    """
     cells = frame.filter(pl.col("cdf") > 0).group_by("series", "source", maintain_order=True)
     both = cells.agg(pl.col("n").first(), pl.col("x").median().alias("median"), pl.col("x").max().alias("worst"))
     ours, printed = (both.filter(pl.col("source") == source) for source in ("measured", "published"))
@@ -292,7 +298,7 @@ _PAIR_STYLES = dict(zip(_PAIRS, (STYLES["DoH"], EARLY_DATA, STYLES["DoQ"]), stri
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
-    """Differences of the PLT within a round for each of `_PAIRS`, in percent of the baseline's median.
+    """PLT difference within a round for each pair of combinations in `_PAIRS`, in percent of the baseline's median.
 
     Columns link, page, series, source, n, rounds, median, low, high.
     """
@@ -324,7 +330,7 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def differences(frame: pl.DataFrame) -> AnyChart:
-    """Medians of the paired PLT differences with their intervals."""
+    """Chart of the PLT differences: medians with intervals, one column per page, one row per link."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
     links = [link_title(link) for link in links_in(frame)]
