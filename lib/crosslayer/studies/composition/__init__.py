@@ -1,4 +1,4 @@
-"""Load of a browser that resolves names itself, compared with the sum of an exchange and a load without lookup."""
+"""Comparison of a coupled load (the browser resolves names itself) with the sum of an exchange and a decoupled load."""
 
 from crosslayer.studies import web
 from crosslayer.studies.coalescing import LINKS, PAGES

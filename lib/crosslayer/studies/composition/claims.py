@@ -15,7 +15,7 @@ from crosslayer.claims.rules import Ordering, by_id, claim, within
 from crosslayer.metrics import EQUAL_PERCENT
 
 _PROTOCOLS = {"DoUDP": "none", "DoH": "ticket", "DoQ": "ticket"}
-"""DNS transports and the resumption of their exchange, which is that of the browser's own lookup."""
+"""Resumption of the exchange, by DNS transport. The browser's own lookup uses the same resumption."""
 _TIMES = {"first byte": "response_start_ms", "PLT": "plt_ms"}
 SOURCES = {
     f"{protocol} exchange": Source(
@@ -46,7 +46,7 @@ def observed(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks:
 
 
 def difference(protocol: str, what: str) -> Measure:
-    """Exchange plus decoupled load minus coupled load, percent of the coupled load."""
+    """Exchange plus decoupled load minus coupled load in the same round: median, in percent of the coupled load."""
     terms = {f"{protocol} exchange": 1.0, f"alone, {what}": 1.0, f"{protocol}, {what}": -1.0}
     return 100 * (median(terms) / median(f"{protocol}, {what}"))
 

@@ -1,4 +1,4 @@
-"""Does the sum of an exchange and a load equal the time of a browser that resolves names itself?"""
+"""Figure: sum of an exchange and a decoupled load, compared with a browser that resolves names itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 
 def composition_verdict(frame: pl.DataFrame) -> str:
-    """Does the sum equal the time of a browser that resolves names itself?"""
+    """Verdict: sum of an exchange and a decoupled load, minus the coupled load."""
     sentences = []
     for measure in _TIMES:
         cells = frame.filter(source=MEASURED, measure=measure)

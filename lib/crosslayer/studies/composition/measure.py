@@ -31,7 +31,7 @@ _LOAD = "H3 1-RTT"
 
 
 class Composition(Measurer):
-    """Coupled loads as in the study `web`, and exchanges and loads as in the study `combinations`."""
+    """Measures coupled loads as in the study `web`, and exchanges and decoupled loads as in `combinations`."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -54,7 +54,7 @@ class Composition(Measurer):
         return web.STUDY.measurer.server_options(plan)
 
     def conditions(self, cell: Cell) -> list[str]:
-        """A coupled load and an exchange over each transport, and the load that is added to each exchange."""
+        """A coupled load and an exchange over each transport, and one decoupled load for the sums."""
         return [*_COUPLED, *_EXCHANGES, _LOAD]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -73,7 +73,7 @@ class Composition(Measurer):
         self._loads.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Make one observation; returns its rows by table. The priming exchange of a resumed one has a row too."""
+        """Make one observation; returns its rows by table. A priming exchange has a row too."""
         if condition in _COUPLED:
             return self._coupled.measure(_COUPLED[condition].value, cell, round_number, position)
         row = self.row(condition, cell, round_number, position)

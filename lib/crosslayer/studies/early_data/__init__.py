@@ -1,4 +1,4 @@
-"""Why 0-RTT saves a whole round-trip here and a fraction of one in the paper."""
+"""Reason why 0-RTT saves a whole round-trip here, but only a fraction of one in the paper (TNSM24)."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.study import question

@@ -35,7 +35,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(kind: str) -> Measure:
-    """How much earlier the response starts than after a full handshake in the same round, RTT."""
+    """Time by which the response starts earlier than with a full handshake in the same round: median, RTT."""
     return median({"full handshake": 1.0, kind: -1.0}, in_rtts=True)
 
 

@@ -1,4 +1,4 @@
-"""Why does 0-RTT save a whole round-trip here and a fraction of one in the paper?"""
+"""Figure: time that early data saves if the server answers it at once, answers it late, or refuses it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """Time saved over a load with a full handshake, against the RTT of the link."""
+    """Chart of the time saved over a load with a full handshake, against the RTT of the link."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no pairs of page loads of this study", COLUMN_WIDTH - 60)
     shown = frame.filter(pl.col("source") != "slope")
@@ -92,7 +92,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
 
 
 def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns measure, series, source, link, n, median, low, high; ms, slopes in ms per ms of RTT."""
+    """Saved times (ms) and slopes (ms per ms of RTT): measure, series, source, link, n, median, low, high."""
     order = pl.col("source").replace_strict({"measured": 0, "published": 1, "slope": 2}, return_dtype=pl.Int64)
     return frame.sort(
         "measure", "series", order, "x", descending=[True, False, False, False], maintain_order=True
@@ -100,7 +100,7 @@ def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def early_data_verdict(frame: pl.DataFrame) -> str:
-    """Why does 0-RTT save a whole round-trip here and a fraction of one in the paper?"""
+    """Verdict: why 0-RTT saves a whole round-trip here, but only a fraction of one in the paper."""
     slopes = {
         series: row(frame, source="slope", measure="start of the response", series=series) for series in _KINDS.values()
     }

@@ -1,4 +1,4 @@
-"""Page loads over HTTP/3 on a path that blocks QUIC, TCP or DNS: their delay, and what a browser tries and when."""
+"""Page loads on a path that blocks QUIC, TCP or DNS: delay of the page, and times of the client's attempts."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,15 +12,15 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a plan that only this study has."""
+    """Options of this study."""
 
     cases: tuple[str, ...] = ()
     """Names of cases (`cases.CASES`); all cases if empty."""
     clients: Annotated[tuple[Browser, ...], Meta(min_length=1)] = tuple(Browser)
     """Clients that are measured if they are installed, see `crosslayer.vocabulary.Browser`."""
     full_rounds: Annotated[int, Meta(ge=0)] = 1
-    """Number of first rounds of a cell that have every case. Later rounds have only the cases that claims need, since
-    rounds in virtual time hardly differ."""
+    """Number of rounds at the start of a cell in which every case is measured. In later rounds, only the cases that
+    claims need are measured, because rounds in virtual time hardly differ."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.cases) - set(CASES)):

@@ -23,27 +23,27 @@ SECTIONS: Final[Mapping[str, str]] = {
 LATE_MS: Final = 600
 """Delay of a late DNS answer, ms: longer than every resolution delay, shorter than the time to a repeated lookup."""
 PUBLIC = "{public}"
-"""Placeholder for the public name of the page's ECH key."""
+"""Placeholder in a fault for the public name of the page's ECH key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One condition."""
+    """A condition of the study, except for the client."""
 
     about: str
-    """The fault as text."""
+    """Text that names the fault."""
     visit: Visit
-    """`first`: no earlier visit. `second`: after a visit on the same path. `return`: after a visit without faults."""
+    """`first`: no earlier visit. `second`: after a visit with these faults. `return`: after a visit without faults."""
     faults: tuple[str, ...] = ()
     """Faults of the path to the page's host, see `path_faults`."""
     record: Literal["none", "h3", "h3-ech", "h3-hints"] = "h3"
-    """HTTPS record of the host; `h3-hints` has address hints. With `none`, only Alt-Svc announces HTTP/3."""
+    """HTTPS record of the host. `h3-ech` has an ECH key, `h3-hints` address hints. `none`: Alt-Svc announces HTTP/3."""
     ipv6: bool = False
     """Whether the host has an IPv6 address too."""
     late: tuple[QueryType, ...] = ()
     """Types of queries for the host that the resolver answers `LATE_MS` late."""
     pause_s: float = 1.0
-    """Time from the end of the earlier visit to the fault and the measured visit, s; 1 s lets the close arrive."""
+    """Pause between the earlier visit and the measured one, s. Within 1 s, the closes of the connections arrive."""
     of_resolver: bool = False
     """Whether the faults are on the path to the resolver instead of the host."""
 
@@ -57,14 +57,14 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The fault. Without an HTTPS record, also HTTP/2 (first visit) or Alt-Svc."""
+        """Label in figures: `about`; without an HTTPS record, also HTTP/2 (first visit) or Alt-Svc (later visit)."""
         if self.record != "none":
             return self.about
         return f"{self.about} (HTTP/2)" if self.visit == FIRST else f"{self.about} (Alt-Svc)"
 
     @property
     def for_curl(self) -> bool:
-        """Whether curl can be measured: it requests no HTTPS record, and keeps only Alt-Svc from an earlier visit."""
+        """Whether curl can measure it: curl requests no HTTPS record, and keeps only Alt-Svc from an earlier visit."""
         later = self.visit != FIRST and self.record == "none"
         return later or (self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late)
 
@@ -118,7 +118,7 @@ CASES: Final[Mapping[str, Case]] = {
     "return-alt-svc-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, "none"),
     "return-alt-svc-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, "none"),
 }
-"""Cases by name, the value of the column `condition`."""
+"""Cases by name. The column `condition` has this name."""
 
 IN_EVERY_ROUND: Final[Mapping[Browser, tuple[str, ...]]] = {
     Browser.CHROMIUM: (
@@ -151,4 +151,4 @@ IN_EVERY_ROUND: Final[Mapping[Browser, tuple[str, ...]]] = {
     ),
     Browser.CURL: tuple(name for name, case in CASES.items() if case.for_curl),
 }
-"""Cases of every round by client: those that claims need, and all cases of curl, which take little time."""
+"""Cases that every round measures, by client: those that claims need, and all cases of curl, which take little time."""

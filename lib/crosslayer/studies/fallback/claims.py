@@ -16,11 +16,11 @@ from crosslayer.studies.fallback.timers import TIMERS, delays, rows_of
 from crosslayer.vocabulary import Browser
 
 _TIMER = Tolerance(at_least=1.3)
-"""For a timer measured from packets, ms. Clients round up to 1 ms, and the kernel's slack is 0.1 % of 300 ms."""
+"""Tolerance of a timer from packets, ms: clients round up to 1 ms, and the kernel adds 0.1 % of 300 ms."""
 _OF_BROWSER = Tolerance(at_least=2.0)
-"""For a timer measured as the difference of two times of the browser's clock, ms."""
+"""Tolerance of a timer that is a difference of two times of the browser's clock, ms."""
 _STALL = 500.0
-"""Shortest stall, ms: less than the delay of late answers (`LATE_MS`), more than every resolution delay."""
+"""Shortest wait that counts as a stall, ms: less than `LATE_MS`, more than every resolution delay."""
 
 
 def _response(client: Browser, condition: str) -> Source:
@@ -49,7 +49,7 @@ def observed(page_loads: pl.LazyFrame, attempts: pl.LazyFrame, link_checks: pl.L
 
 
 def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
-    """How much later the response starts in a case than in another within a round, ms or RTT."""
+    """Time by which the response starts later in `case` than in `other` in the same round: median, ms or RTT."""
     return median({case: 1.0, other: -1.0}, in_rtts=in_rtts)
 
 

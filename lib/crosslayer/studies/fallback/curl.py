@@ -1,6 +1,6 @@
-"""libcurl with HTTP/3 as a client: one document on new connections, without its resources.
+"""Client with libcurl and HTTP/3: requests one document on new connections, without its resources.
 
-The library is that of the package pycurl. It is called by ctypes, because pycurl has no option for the Alt-Svc cache.
+libcurl is that of the package pycurl. It is called by ctypes, because pycurl has no option for the Alt-Svc cache.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ except ImportError:  # its package is optional
 
 _HTTP3_FEATURE: Final = 1 << 25
 _ALPN: Final = {2: "http/1.1", 3: "h2", 30: "h3"}
-"""Values of CURLINFO_HTTP_VERSION."""
+"""ALPN identifier by value of CURLINFO_HTTP_VERSION."""
 _ERROR_BUFFER, _ALT_SVC = 10010, 10287
 """Options of <curl/curl.h> that pycurl does not name."""
 _ALT_SVC_CTRL, _ALT_SVC_H2, _ALT_SVC_H3 = 286, 1 << 4, 1 << 5
 _DOWNLOADED = 0x600008
-"""CURLINFO_SIZE_DOWNLOAD_T."""
+"""Value of CURLINFO_SIZE_DOWNLOAD_T in <curl/curl.h>."""
 _ERROR_BYTES = 256
 _Write = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
 
@@ -35,7 +35,7 @@ class Fetched:
     columns: dict[str, Any]
     """Columns of `page_loads`."""
     error: str
-    """Why no document came; empty if it came."""
+    """Reason why no document arrived; empty if it arrived."""
 
 
 def versions() -> dict[str, str]:
@@ -110,7 +110,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _info(curl: ctypes.CDLL, handle: ctypes.c_void_p, what: int) -> int:
-    """A number of CURLINFO, of type long or curl_off_t."""
+    """Number that libcurl reports for `what`, a CURLINFO of type long or curl_off_t."""
     value = ctypes.c_long()
     curl.curl_easy_getinfo(handle, what, ctypes.byref(value))
     return value.value

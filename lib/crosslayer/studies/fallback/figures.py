@@ -1,4 +1,4 @@
-"""Start of the response and timers on a path that blocks packets, by client and fault."""
+"""Figures: start of the response and timers on a path that blocks packets, by client and fault."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _DELAYS = (
     ("Dropped packets, first visit", "first", "first-udp-dropped"),
     ("Dropped packets, returning visit with early data", "return", "return-udp-dropped"),
 )
-"""Faults in the verdict: title, condition without the fault, condition with it."""
+"""Faults in the verdict: title, condition without the fault, condition with the fault."""
 _NAMED_TIMERS = ("QUIC, then TCP", "QUIC with early data, then TCP", "TCP over IPv6, then over IPv4")
 """Timers in the verdict. The table has all timers."""
 _ROW_PX = 9
-"""Height of a client within a row."""
+"""Height of one client within a row of a chart, pixels."""
 _NO_PAGE_MS = 200_000.0
-"""Position on the axis of loads without a page, ms."""
+"""Position of the text `no page` on the time axis, ms."""
 _AXIS = "Response starts (ms, logarithmic)"
 
 
 def blocked_data(inputs: Inputs) -> pl.DataFrame:
     """Start of the response by browser, case and link; ms.
 
-    Columns browser, link, condition, section, about, loads, ended, n, median, low, high. `loads` were tried; `ended` of
-    them failed or were ended, so they have no response.
+    Columns browser, link, condition, section, about, loads, ended, n, median, low, high. `loads` is the number of
+    loads; `ended` is the number of those that failed or were ended.
     """
     cases = inputs.page_loads.filter(pl.col("condition").is_in(list(CASES)))
     keys = ["browser", "link", "condition"]
@@ -59,7 +59,7 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
-    """Rows with the column `client`, and the encodings of the clients."""
+    """The rows with a column `client`, and the encodings of the clients in a chart."""
     shown = with_titles(frame).with_columns(client=pl.col("browser").replace(CLIENTS))
     present = {name: style for name, style in _STYLES.items() if name in set(shown["client"])}
     encodings = marks.encode_series("client", present, "color", "shape", columns=len(present))
@@ -67,7 +67,7 @@ def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
-    """One row of plots per kind of visit, one plot per link. `no page` at the right marks faults without a page."""
+    """Chart: one row of plots per kind of visit, one plot per link. At the right, `no page` marks failed loads."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
     shown, encodings = _clients(frame)
@@ -118,14 +118,14 @@ def _without_page(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def blocked_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns browser, link, condition, section, about, loads, ended, n, median, low, high; ms."""
+    """Table of `blocked_data`: browser, link, condition, section, about, loads, ended, n, median, low, high; ms."""
     return frame.select(
         "browser", "link", "condition", "section", "about", "loads", "ended", "n", "median", "low", "high"
     )
 
 
 def blocked_verdict(frame: pl.DataFrame) -> str:
-    """How much later does the response start on a path that blocks UDP port 443?"""
+    """Verdict: delay of the response on a path that blocks UDP port 443."""
     medians = frame.drop_nulls("median").select("browser", "link", "condition", "median")
     sentences = []
     for title, base, condition in _DELAYS:
@@ -165,7 +165,7 @@ def timers_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def timers(frame: pl.DataFrame) -> AnyChart:
-    """One row per timer, from its smallest to its largest value."""
+    """Chart with one row per timer. A bar reaches from the smallest to the largest value."""
     if frame.is_empty():
         return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
     shown, encodings = _clients(frame)
@@ -190,12 +190,12 @@ def timers(frame: pl.DataFrame) -> AnyChart:
 
 
 def timers_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns browser, about, link, n, median, low, high; ms."""
+    """Table of `timers_data`: browser, about, link, n, median, low, high; ms."""
     return frame.select("browser", "about", "link", "n", "median", "low", "high")
 
 
 def timers_verdict(frame: pl.DataFrame) -> str:
-    """How long does each client wait?"""
+    """Verdict: smallest and largest wait of each client, for the timers in `_NAMED_TIMERS`."""
     sentences = []
     for about in _NAMED_TIMERS:
         waits = frame.filter(pl.col("about") == about).group_by("browser", maintain_order=True)

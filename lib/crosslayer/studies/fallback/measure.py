@@ -1,7 +1,8 @@
-"""Page loads in browsers and curl, which resolve the page's host themselves, on a path that blocks packets to it.
+"""Loads of a page in browsers and curl, on a path that blocks packets to the page's host.
 
-An HTTPS record announces HTTP/3, or Alt-Svc on a later visit. All other hosts are reachable, so the browser does not
-consider QUIC unusable on its network. Before a load, probes to the same address verify each fault.
+The clients resolve the host themselves. An HTTPS record announces HTTP/3, or Alt-Svc on a later visit. All other hosts
+are reachable, so the browser does not consider QUIC unusable on its network. Before a load, probes to the same address
+verify each fault.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from crosslayer.testbed.server import Event, RequestEvent
 from crosslayer.vocabulary import Browser as Client
 
 LOAD_TIMEOUT_S = 110.0
-"""A load that takes longer is ended. ChromeDriver's own connection gives up after 120 s."""
+"""Time after which a load is ended, s. ChromeDriver's own connection gives up after 120 s."""
 _ALT_SVC = 'h3=":443"; ma=86400'
 _PROBE_RTT_MS = 700.0
 """Upper bound of every link's RTT, ms. It determines how long probes wait for their result."""
@@ -59,7 +60,7 @@ _FIREFOX: Mapping[Client, Mapping[str, object]] = {
 
 
 class Fallback(Measurer):
-    """Makes one load per case in each browser and one request per case of curl. Browsers stay open between loads."""
+    """Makes one load per case in each browser and one request per case with curl. Browsers stay open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -109,7 +110,7 @@ class Fallback(Measurer):
         return self._conditions(in_every_round=True)
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """All other cases, in the first rounds."""
+        """All cases that `conditions` lacks, in the first `full_rounds` rounds; none in later rounds."""
         full = round_number < self.context.plan.options.full_rounds
         return self._conditions(in_every_round=False) if full else []
 
@@ -165,7 +166,7 @@ class Fallback(Measurer):
         return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
 
     def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
-        """Make one request of curl. On a later visit, an earlier request over HTTP/2 fills its Alt-Svc cache."""
+        """Make one request with curl. Before a later visit, a request over HTTP/2 fills the Alt-Svc cache."""
         server, addresses, faults = self.context.server, self._target(page, case), faults_of(case, page)
         cache = self.context.folder / "alt-svc" if case.visit != FIRST else None
         fetch = partial(
@@ -206,7 +207,7 @@ class Fallback(Measurer):
     def _evidence(
         self, page: PageSpec, case: Case, events: Sequence[Event], attempts: Sequence[Attempt]
     ) -> dict[str, Any]:
-        """Columns of `page_loads` from the server log; `error` without a request, or if an answer was not late."""
+        """Columns of `page_loads` from the server log; `error` without a request, or if a late answer came too soon."""
         documents = [
             event
             for event in events
@@ -225,7 +226,7 @@ class Fallback(Measurer):
         return document_columns(documents[-1]) | error
 
     def _verify(self, page: PageSpec, case: Case) -> str | None:
-        """Deviations of the path from the case's faults at the addresses of its host; None if there are none."""
+        """Verify the faults of a case by probes. Returns the deviations as text; None if there are none."""
         faults, targets = faults_of(case, page), self._target(page, case)
         of_both = targets if not any(fault.selector == "ipv6" for fault in faults) else targets[:1]
         deviations: list[str] = []
@@ -245,7 +246,7 @@ class Fallback(Measurer):
         return (self.context.addresses if case.private else self._addresses4)[page.host]
 
     def _announce(self, page: PageSpec, case: Case) -> None:
-        """Set what the resolver answers and what the web server announces."""
+        """Set the DNS answers for the page's host, and what the web server announces in Alt-Svc and ECH."""
         server, key, host = self.context.server, self._keys[page.name], page.host
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
@@ -294,7 +295,7 @@ class Fallback(Measurer):
 
 
 def installed_clients() -> dict[Client, BrowserPrograms | None]:
-    """Clients of this machine with their programs; None for curl, which is a library."""
+    """Installed clients with their programs. The program of curl is None, because curl is a library."""
     clients: dict[Client, BrowserPrograms | None] = {Client.CHROMIUM: find_browser("chromium")}
     with suppress(BrowserError):
         clients |= dict.fromkeys(_FIREFOX, find_browser("firefox"))
@@ -323,12 +324,12 @@ def record(ech: bytes, hints: Sequence[bytes] = ()) -> bytes:
 
 
 def faults_of(case: Case, page: PageSpec) -> list[PathFault]:
-    """Faults of a case for a page."""
+    """Faults of a case, with the public name of the page's ECH key."""
     return [parse_fault(text.replace(PUBLIC, page.aliases[1])) for text in case.faults]
 
 
 def attempt_rows(row: dict[str, Any], attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
-    """Rows of `attempts` of a load; times count from the start of the first attempt."""
+    """Rows of the table `attempts` for one load. Times count from the start of the first attempt."""
     if not attempts:
         return []
     zero_ns = attempts[0].started_ns

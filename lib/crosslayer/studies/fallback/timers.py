@@ -17,14 +17,14 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A packet of a load, see table `attempts`."""
+    """A packet of a load that begins or ends a timer, see table `attempts`."""
 
     kind: str
-    """Kind of its attempt; `connection` for QUIC or TCP, whichever is first."""
+    """Kind of its attempt, as in `attempts`; `connection` for QUIC or TCP, whichever is first."""
     family: int | None = None
     """IP version; None for any."""
     number: int = 0
-    """Index among these attempts, from 0."""
+    """Index among the attempts of this kind and family, from 0."""
     column: Literal["started_ms", "answered_ms"] = "started_ms"
 
 
@@ -102,7 +102,7 @@ _OF_BROWSERS = (
     ),
 )
 _LOOKUP_LOOKUP = ("lookup-lookup", "lookup, then its repetition", "first-dns-dropped", Event("A"), Event("A", None, 1))
-"""Not for Firefox, which leaves lookups to the C library with the timeout of resolv.conf."""
+"""Time until a lookup is repeated. Firefox leaves this to the C library, with the timeout of resolv.conf."""
 _OF_CURL = (
     ("lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
     _QUIC_TCP,
@@ -131,7 +131,7 @@ TIMERS: Final[Mapping[str, Timer]] = {
     for client, timers in _OF.items()
     for name, title, condition, begin, end in timers
 }
-"""Timers by series of the claims, `CLIENT TIMER`."""
+"""Timers by name of their series in the claims, e.g. `curl quic-tcp`."""
 
 
 def delays(attempts: pl.LazyFrame) -> pl.LazyFrame:
@@ -155,7 +155,7 @@ def _delay(attempts: pl.LazyFrame, timer: Timer) -> pl.LazyFrame:
 
 
 def _moments(event: Event) -> pl.Expr:
-    """Times of the events of this kind among the attempts of a load, ms."""
+    """Times of all packets of a load that have the kind and family of the event, ms."""
     kinds = ["quic", "tcp"] if event.kind == "connection" else [event.kind]
     rows = pl.col("kind").is_in(kinds)
     if event.family is not None:

@@ -32,7 +32,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(kind: str, other: str, link: str, page: str) -> Measure:
-    """Median PLT of one kind minus that of another, as differences within rounds, RTT."""
+    """PLT of `kind` minus PLT of `other` in the same round: median, RTT."""
     return median({kind: 1.0, other: -1.0}, page, in_rtts=True).on(link)
 
 

@@ -25,7 +25,7 @@ class GatewayKind:
 
     @property
     def connection_count(self) -> int:
-        """Number of QUIC connections that the server sees."""
+        """Number of QUIC connections that the server must see."""
         return 1 if self.through is Sharing.SHARED else 2
 
 

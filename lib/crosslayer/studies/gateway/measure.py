@@ -2,8 +2,8 @@
 
 Chromium never sends DNS queries on a page's connection. Here it queries a local stub that contains the gateway. In its
 answers, the stub replaces the server's address by the gateway's, so Chromium loads the page from the gateway over
-HTTP/3. Over the link, the gateway uses one connection for lookups and pages, or one for each. The latter corresponds to
-loads without a gateway. Each load starts its own stub, without sessions. The resolver runs on the page's host.
+HTTP/3. Over the link, the gateway uses one connection for lookups and pages, or two connections. Two connections are
+also used without a gateway. Each load starts its own stub, without sessions. The resolver runs on the page's host.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 from crosslayer.studies.https_records.records import KINDS
 
 _IGNORED = ("cut-short", "keys-unordered", "key-twice", "alpn-empty", "no-default-alone", "mandatory-unknown")
-"""Records that a client must reject or ignore (RFC 9460, sections 2.2, 2.4.3 and 8)."""
+"""Kinds of records that a client must reject or ignore (RFC 9460, sections 2.2, 2.4.3 and 8)."""
 SOURCES = {
     condition: Source("page_loads", VALID_LOAD & (pl.col("condition") == condition), pl.col("response_start_ms"))
     for condition in KINDS
@@ -27,7 +27,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(condition: str, other: str) -> Measure:
-    """Median delay of the response with one record compared with another, as differences within rounds, RTT."""
+    """Start of the response with `condition` minus that with `other` in the same round: median, RTT."""
     return median({condition: 1.0, other: -1.0}, in_rtts=True)
 
 

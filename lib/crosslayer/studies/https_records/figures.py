@@ -36,7 +36,7 @@ _PROTOCOLS = {"h2": _H2, "h3": _H3}
 _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
 _MOST_NAMES = 3
-"""Maximum number of records with the same outcome that the verdict names; if there are more, it only counts them."""
+"""Maximum number of records that the verdict names for an outcome. If there are more, it only counts them."""
 _ECH_COSTS = {
     "ech": ("whole", "First visit"),
     "ech-0-rtt": ("whole-0-rtt", "Second visit with early data"),
@@ -51,10 +51,11 @@ def records_data(inputs: Inputs) -> pl.DataFrame:
 
     The time includes the browser's lookup.
 
-    Columns link, condition, about, series, source, n, loads, ech, median, low, high. Rows of source `measured`: each
-    series of a kind. `loads` counts all attempted loads of the kind, `n` the successful loads of the series, and `ech`
-    those whose encrypted ClientHello the server decrypted. Rows of source `cost`: delay of the kind within a round,
-    over all links. Kinds with ECH are compared with a valid record of the same visit, broken records with no record.
+    Columns link, condition, about, series (protocol), source, n, loads, ech, median, low, high. Rows of source
+    `measured` have the times of a series. `loads` counts all attempted loads of the kind, `n` the successful loads of
+    the series, and `ech` those among them whose encrypted ClientHello the server decrypted. Rows of source `cost` have
+    the delay within a round over all links: a kind with ECH minus a valid record of the same visit, or a broken record
+    minus no record.
     """
     every = inputs.page_loads.filter(pl.col("condition").is_in(list(KINDS)))
     loads = every.filter(pl.col("error").is_null()).with_columns(

@@ -23,7 +23,7 @@ def name(text: str) -> bytes:
 
 
 def record(priority: int, target: str, *parameters: tuple[int, bytes]) -> bytes:
-    """RDATA with these parameters in this order, even if RFC 9460 forbids them."""
+    """RDATA of an HTTPS record with these parameters in this order, even if RFC 9460 forbids them."""
     values = b"".join(struct.pack("!HH", key, len(value)) + value for key, value in parameters)
     return struct.pack("!H", priority) + name(target) + values
 
@@ -46,11 +46,11 @@ class RecordKind:
     rdata: Callable[[str, bytes], bytes] | None = None
     """RDATA as a function of host and ECHConfigList; None if the zone has no HTTPS record."""
     fault: Literal["servfail", "silence"] | None = None
-    """Failure of the query instead of an answer."""
+    """Failure of the query: `servfail`, or `silence` (no answer). None if it is answered."""
     ech: Literal["none", "own", "replaced"] = "none"
     """Key with which the server decrypts ClientHellos: none, the key of `rdata`, or another key."""
     h3: Literal["1-rtt", "0-rtt"] = "1-rtt"
-    """`0-rtt`: the page was loaded before, with the same record."""
+    """Handshake of the load. `0-rtt`: the page was loaded before, with the same record."""
     broken: bool = False
     """Whether the record is malformed, wrong, or missing because the query fails."""
 
