@@ -258,8 +258,8 @@ def dots(
 ) -> AnyChart:
     """Chart of estimates with intervals: one row per transport, one panel per link. Published values are hollow.
 
-    `columns` are the estimate and the ends of its interval. `band` is the column of a tolerance, drawn in grey around
-    0. `tick` is the column of a further value, drawn as a tick.
+    `columns` are the estimate and the ends of its interval. `band` is the column of a tolerance around 0, drawn in
+    grey. `tick` is the column of a further value, drawn as a tick.
     """
     value, *ends = columns
     if frame.filter(source="measured").is_empty():

@@ -278,7 +278,7 @@ def result(query: dns.Asked, error: str | None) -> dict[str, Any]:
 
 
 def check_streams(plan: Plan, clients: int) -> None:
-    """Raise `CampaignError` if `interval_ms` is less than `_LEAST_PHASE_MS` for each client."""
+    """Raise `CampaignError` if `interval_ms` divided by the number of clients is less than `_LEAST_PHASE_MS`."""
     if plan.options.interval_ms / clients < _LEAST_PHASE_MS:
         raise CampaignError(
             f"{clients} clients cannot each ask every {plan.options.interval_ms} ms, one after the other",

@@ -15,8 +15,9 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Number of rounds in which a cell has each self-check once; 0 for no self-checks. One self-check repeats each load
-    (A/A). The other is a negative control: a load that is primed as for 0-RTT, but whose ticket the server refuses."""
+    """Period of the self-checks, rounds: each cell has each self-check once in a period. 0: no self-checks. One
+    self-check repeats each load (A/A). The other is a negative control: a load that is primed as for 0-RTT, but whose
+    ticket the server refuses."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")

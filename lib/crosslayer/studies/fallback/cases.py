@@ -37,7 +37,7 @@ class Case:
     faults: tuple[str, ...] = ()
     """Faults of the path to the page's host, see `path_faults`."""
     record: Literal["none", "h3", "h3-ech", "h3-hints"] = "h3"
-    """HTTPS record of the host. `h3-ech` has an ECH key, `h3-hints` address hints. `none`: Alt-Svc announces HTTP/3."""
+    """HTTPS record of the host. `h3-ech`: with ECH key. `h3-hints`: with address hints. `none`: Alt-Svc instead."""
     ipv6: bool = False
     """Whether the host has an IPv6 address too."""
     late: tuple[QueryType, ...] = ()

@@ -166,7 +166,7 @@ class Fallback(Measurer):
         return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
 
     def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
-        """Make one request with curl. Before a later visit, a request over HTTP/2 fills the Alt-Svc cache."""
+        """Make one request with curl. For a later visit, an earlier request over HTTP/2 fills the Alt-Svc cache."""
         server, addresses, faults = self.context.server, self._target(page, case), faults_of(case, page)
         cache = self.context.folder / "alt-svc" if case.visit != FIRST else None
         fetch = partial(
@@ -246,7 +246,7 @@ class Fallback(Measurer):
         return (self.context.addresses if case.private else self._addresses4)[page.host]
 
     def _announce(self, page: PageSpec, case: Case) -> None:
-        """Set the DNS answers for the page's host, and what the web server announces in Alt-Svc and ECH."""
+        """Set the DNS answers for the page's host, and Alt-Svc header and ECH key of the web server."""
         server, key, host = self.context.server, self._keys[page.name], page.host
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
