@@ -311,6 +311,9 @@ def test_the_budget_counts_each_query_by_operator() -> None:
     (rest,) = manners.budget(plan_of_names("cloudflare", "quad9", rounds=10), visited=visited)
     assert (rest.operator, rest.queries) == ("quad9.net", 2 * (10 * (1 + 2 + 2 + 2) + 5))
     assert manners.budget(plan_of_names("quad9"), not_asked=range(8)) == []
+    # With --everywhere, a machine does not know in a round what the round before put into the caches.
+    (apart,) = manners.budget(plan_of_names("cloudflare", "quad9", rounds=10), visited=visited, apart=True)
+    assert apart.queries == 2 * (10 * (1 + 2 + 2 + 2) + 10)
 
 
 def test_dry_run_prints_the_budget_and_sends_nothing(unsent: None, tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 RULES = {
     5: """2026-11-25. The 95 % interval decides. Reproduced: the interval lies within the tolerance. Not reproduced: it
     lies outside. Inconclusive: it contains a limit of the tolerance, or there are too few rounds for an interval.
-    Direction only: the interval lies outside, but has the published sign or number of round-trips, and the value
-    differs from the published one by a factor of at most two. An ordering is judged jointly over its comparisons. A
-    value or difference below the resolution of the clock has no verdict. Follows: the configuration alone, or another
-    claim, determines the result; such claims are counted separately. Minimum and maximum have the interval of Robson
-    and Whitlock (1964). Counts of steps, modes and failures, and shares between steps, have no interval; their point
-    estimate decides.""",
+    Direction only: the interval lies outside, but has the published sign or number of round-trips, and lies between
+    half and twice the published value (for a shape, the value does). An ordering is judged jointly over its
+    comparisons. A value or difference below the resolution of the clock has no verdict. Follows: the configuration
+    alone, or another claim, determines the result; such claims are counted separately. Minimum and maximum have the
+    interval of Robson and Whitlock (1964). Counts of steps, modes and failures, and shares between steps, have no
+    interval; their point estimate decides.""",
 }
 """Text of each version of the rules, with the date from which it applies."""
 VERSION = max(RULES)

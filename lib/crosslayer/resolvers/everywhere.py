@@ -90,7 +90,9 @@ def measure_round(request: bytes) -> RoundResult:
     paced = ledger.QueryLedger(asked.queries_per_s, asked.per_day, path)
     try:
         with _ca_file(asked.ca) as ca_file, capture_here() as capture:
-            visitor = Visitor(progress, paced, ca_file=ca_file, not_asked=not_asked, capture=capture)
+            visitor = Visitor(
+                progress, paced, ca_file=ca_file, not_asked=not_asked, capture=capture, rounds=(asked.round,)
+            )
             for _visit in visitor.round(asked.round):
                 pass
     finally:

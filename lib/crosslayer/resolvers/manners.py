@@ -61,9 +61,12 @@ def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
     return 1 + sum(more) + len(plan.idle_s)
 
 
-def priming_queries(plan: ComparePlan, rounds: int) -> int:
-    """Maximum number of queries that only fill the resolver's cache, for one address in `rounds` rounds."""
-    return rounds if plan.every_s or plan.idle_s else (rounds + 1) // 2
+def priming_queries(plan: ComparePlan, rounds: int, *, apart: bool = False) -> int:
+    """Maximum number of queries that only fill the resolver's cache, for one address in `rounds` rounds.
+
+    `apart`: each round is measured without knowledge of the cache entries of earlier rounds, as with `--everywhere`.
+    """
+    return rounds if apart or plan.every_s or plan.idle_s else (rounds + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,12 @@ def budget(
     not_asked: Container[int] = (),
     visited: Container[tuple[int, int]] = (),
     network_check: bool = False,
+    apart: bool = False,
 ) -> list[OperatorBudget]:
     """Maximum that a comparison still has to send to each operator.
 
     `not_asked` has the numbers of excluded targets, and `visited` has pairs of round and target. With `network_check`,
-    the queries to `NOBODY` are included.
+    the queries to `NOBODY` are included. `apart` is as in `priming_queries`.
     """
     missing: dict[str, list[tuple[int, ResolverTarget]]] = {}
     for number, target in enumerate(plan.targets):
@@ -105,7 +109,7 @@ def budget(
             fill[target.address] = max(
                 fill.get(target.address, target.protocol), target.protocol, key=_CONNECTION_BYTES.__getitem__
             )
-        priming = {address: priming_queries(plan, len(rounds)) for address, rounds in rounds_of.items()}
+        priming = {address: priming_queries(plan, len(rounds), apart=apart) for address, rounds in rounds_of.items()}
         queries = sum(visit_queries(plan, target.protocol) for _, target in pending)
         vantages = len(plan.vantages)
         budgets.append(
@@ -124,8 +128,10 @@ def budget(
     return budgets
 
 
-def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per_s: float, per_day: int) -> str:
-    """The budget as text."""
+def budget_text(
+    shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per_s: float, per_day: int, *, apart: bool = False
+) -> str:
+    """The budget as text; `apart` is as in `priming_queries`."""
     name = plan.name
     if not shares:
         return "This comparison sends nothing more."
@@ -156,6 +162,8 @@ def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per
         "If the network or the clock changes in the middle of a round, it is measured again: at most "
         f"{plan.most_repeats} rounds, {repeated} more queries."
     )
+    if apart:
+        again += " A machine that fails in the middle of a round measures this round again."
     text = [
         f"This comparison sends at most {total} queries for '{name}':",
         *lines,

@@ -203,8 +203,11 @@ def announce(request: CompareRequest, say: Say) -> None:
             # Visits that every vantage point has made.
             visited = set.intersection(*(progress.visits for progress in journal.progress.values()))
             check = check and any(progress.check is None for progress in journal.progress.values())
-    shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
-    say(manners.budget_text(shares, request.plan, request.queries_per_s, request.per_day))
+    apart = bool(request.hosts)
+    shares = manners.budget(
+        request.plan, not_asked=request.not_asked, visited=visited, network_check=check, apart=apart
+    )
+    say(manners.budget_text(shares, request.plan, request.queries_per_s, request.per_day, apart=apart))
 
 
 def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) -> None:

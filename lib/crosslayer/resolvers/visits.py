@@ -145,6 +145,8 @@ class Visitor:
         Numbers of targets that are never queried.
     capture
         Counts the bytes of queries on new connections; see `capture_here`.
+    rounds
+        Rounds that this visitor measures; all rounds by default.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class Visitor:
         ca_file: Path | None,
         not_asked: Container[int] = (),
         capture: Capture | None = None,
+        rounds: Iterable[int] | None = None,
     ) -> None:
         self._progress, self._plan, self._ledger, self._ca_file = progress, progress.plan, ledger, ca_file
         self._not_asked, self._capture = not_asked, capture
@@ -167,11 +170,14 @@ class Visitor:
             timeout_s=timeout_s, udp_retransmit_s=2 * timeout_s, idle_timeout_s=2 * idle_s + timeout_s
         )
         self._question = Question(self._plan.name)
-        rounds = dict[str, set[int]]()
+        measured = range(self._plan.rounds) if rounds is None else tuple(rounds)
+        rounds_of = dict[str, set[int]]()
         for number, target in enumerate(self._plan.targets):
-            missing = {round_ for round_ in range(self._plan.rounds) if not progress.visited(round_, number)}
-            rounds.setdefault(target.address, set()).update(missing)
-        self._priming_left = {address: priming_queries(self._plan, len(missing)) for address, missing in rounds.items()}
+            missing = {round_ for round_ in measured if not progress.visited(round_, number)}
+            rounds_of.setdefault(target.address, set()).update(missing)
+        self._priming_left = {
+            address: priming_queries(self._plan, len(missing)) for address, missing in rounds_of.items()
+        }
         self._cached_until_s: dict[str, float] = {}
         self._local: dict[str, str | None] = {}
         """Source address of packets to each target address, at the start of the attempt."""
