@@ -136,7 +136,8 @@ def studies() -> str:
     rows = [
         "# Studies",
         "",
-        "Transports, links and pages of the committed campaigns. `crosslayer measure --help` lists all that exist.",
+        "Transports, links and pages of the committed campaigns. `crosslayer measure --help` lists all links and pages. In",
+        "the study `resolvers`, links are vantage points and pages are names; its plan has the transports.",
         "",
         "| study | paper or question | DNS transports | links | pages | campaigns (rounds) |",
         "|---|---|---|---|---|---|",
@@ -177,11 +178,13 @@ def plan_keys() -> str:
     lines = [
         "# Keys of a plan file",
         "",
-        "A plan is a TOML file for `crosslayer measure --plan`. Missing keys are as in the size `quick`.",
+        "A plan is a TOML file for `crosslayer measure --plan`. A missing key has its value in the size `quick` of the",
+        "study; `crosslayer studies` lists links, pages and rounds of this size. The column `default` has the value of",
+        "a key that this size does not set. Without the key `study`, the study is `coalescing`.",
         "",
         *_keys(plan.Plan, skip=("options",)),
         "",
-        "`[options]` has the keys that not every study has:",
+        "The table `[options]` has further keys, which depend on the study:",
     ]
     for study in STUDIES.values():
         if keys := _keys(study.options):
@@ -203,7 +206,7 @@ def _keys(of: type, skip: tuple[str, ...] = ()) -> list[str]:
             continue
         described = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
         text = " ".join(str(after.value.value).split()) if described else ""
-        default = f"`{ast.unparse(node.value)}`" if node.value else "needed"
+        default = f"`{ast.unparse(node.value)}`" if node.value else "–"
         rows.append(f"| `{node.target.id}` | {default} | {text} |")
     return ["| key | default | meaning |", "|---|---|---|", *rows] if rows else []
 

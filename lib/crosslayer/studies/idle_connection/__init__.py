@@ -18,8 +18,9 @@ class Options:
     idle_times_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
     """Idle times, seconds; in real time a campaign waits for them.
 
-    The path event is in the middle. Avoid 20 and 60 s: the server closes idle connections after 10 or 30 s, so the
-    order of this timeout and the path event would be random.
+    The path event (NAT mapping expired, client moved, server restarted) is in the middle of the idle time. Avoid 20 and
+    60 s: the event would be at 10 or 30 s. The server closes idle connections at these times, so the order of both
+    would be random.
     """
     clients: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
         ClientKind.STUB,

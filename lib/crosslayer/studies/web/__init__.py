@@ -18,7 +18,7 @@ class Options:
     """Announce HTTP/3 by HTTPS records (RFC 9460) instead of a command-line switch of the browser."""
     resolver: Literal["stub", "browser"] = "stub"
     """Resolver of the names: the stub of resolv.conf, or the browser itself, over DoH and DoH3 only. The browser's
-    connection for DNS exists before the page is requested, as for a user."""
+    connection for DNS exists before the page is requested, as in ordinary use."""
     connections: Literal["one", "paper"] = "one"
     """Connections of the stub to the resolver. `one`: one connection for all queries. `paper`: as the paper's proxy
     (dnsproxy of 2022, `upstream_pool.go`), i.e. a new connection for each query over DoTCP, and a pool over DoT."""
