@@ -192,7 +192,7 @@ TOLERANCE = {"rtt": "0.1 ms", "recursion": "0.5 ms (real time: 1 ms)"}
 def table(all_checked: list[Checked], *, wall: bool = False) -> str:
     """A Markdown table: errors by value over all resolvers, transports and rounds."""
     lines = [
-        "| measured | transports | n | measured - true, median, ms | largest, ms | tolerance | outside it |",
+        "| measured | transports | n | measured - true, median, ms | largest, ms | tolerance | values outside |",
         "|---|--:|--:|--:|--:|---|--:|",
     ]
     for value, meaning in MEANING.items():
