@@ -136,7 +136,7 @@ def studies() -> str:
     rows = [
         "# Studies",
         "",
-        "Transports, links and pages of the committed campaigns. `crosslayer measure --help` lists every link and page.",
+        "Transports, links and pages of the committed campaigns. `crosslayer measure -h` lists every link and page.",
         "In the study `resolvers`, links are vantage points and pages are names; its plan has the transports.",
         "",
         "| study | paper or question | DNS transports | links | pages | campaigns (rounds) |",
