@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+from dataclasses import fields
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -192,6 +194,13 @@ def plan_keys() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _default(value: Any) -> str:
+    """A default value as in a plan file (TOML)."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_default, value))}]"
+    return json.dumps(value)
+
+
 def _keys(of: type, skip: tuple[str, ...] = ()) -> list[str]:
     """A table of a dataclass and those that it inherits from: name, default and what its docstring says."""
     bodies = [
@@ -200,13 +209,14 @@ def _keys(of: type, skip: tuple[str, ...] = ()) -> list[str]:
         for node in ast.parse(inspect.getsource(one)).body
         if isinstance(node, ast.ClassDef)
     ]
+    defaults = {one.name: one.default for one in fields(of)}
     rows = []
     for node, after in (pair for body in bodies for pair in zip(body, [*body[1:], None], strict=True)):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.target.id in skip:
             continue
         described = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
         text = " ".join(str(after.value.value).split()) if described else ""
-        default = f"`{ast.unparse(node.value)}`" if node.value else "–"
+        default = f"`{_default(defaults[node.target.id])}`" if node.value else "–"
         rows.append(f"| `{node.target.id}` | {default} | {text} |")
     return ["| key | default | meaning |", "|---|---|---|", *rows] if rows else []
 

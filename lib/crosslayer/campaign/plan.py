@@ -59,6 +59,7 @@ class Plan:
     """Everything that decides what is measured; two campaigns with equal plans are comparable row by row."""
 
     study: str
+    """Name of the study; `crosslayer studies` lists them."""
     links: _Names
     """Names of link profiles."""
     pages: _Names

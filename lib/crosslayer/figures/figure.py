@@ -19,7 +19,7 @@ from PIL import Image
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import cdf
-from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, AnyChart, framed
+from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, FONT_WEIGHTS, AnyChart, framed, woff
 
 _DECIMALS = 6
 """Decimals of drawn values (ms, round-trips, parts of 1), finer than the resolution of any clock."""
@@ -270,15 +270,14 @@ def _register_fonts() -> None:
 
 def _with_fonts(svg: str) -> str:
     """Embed the fonts in an SVG, because a browser without them would use wider letters."""
-    faces = _font_face("Regular", 400) + (_font_face("Bold", 700) if 'font-weight="bold"' in svg else "")
+    faces = _font_face("Regular") + (_font_face("Bold") if 'font-weight="bold"' in svg else "")
     start = svg.index(">") + 1
     return f"{svg[:start]}<style>{faces}</style>{svg[start:]}"
 
 
-@cache
-def _font_face(name: str, weight: int) -> str:
-    data = base64.b64encode((FONT_FILES / f"CrosslayerSans-{name}.woff").read_bytes()).decode()
-    return f"@font-face{{font-family:'Crosslayer Sans';font-weight:{weight};src:url(data:font/woff;base64,{data})}}"
+def _font_face(name: str) -> str:
+    source = f"url(data:font/woff;base64,{woff(name)})"
+    return f"@font-face{{font-family:'Crosslayer Sans';font-weight:{FONT_WEIGHTS[name]};src:{source}}}"
 
 
 def _clips_from_0(svg: str) -> str:

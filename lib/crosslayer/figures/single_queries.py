@@ -55,7 +55,7 @@ def table1(frame: pl.DataFrame) -> AnyChart:
         marks.rows("series", order, bold=True),
     )
     scale = alt.Scale(domain=[-50, 0, 50], range=["#b2abd2", "#ffffff", "#fdb863"], interpolate="rgb", clamp=True)
-    legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
+    legend = alt.Legend(title="measured against published (%)", titleLimit=0, orient="bottom", gradientLength=180)
     shade = alt.Color("percent:Q", scale=scale, legend=legend)
     more = [alt.Tooltip("published:Q", format=".0f", title="published, bytes"), _EXCHANGES]
     tooltip = marks.tooltip("series", "part", value="measured, bytes", digits=".0f", more=more)

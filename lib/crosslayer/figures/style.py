@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,15 +88,24 @@ TEXT_WIDTH = 690
 FONT = "Crosslayer Sans, Liberation Sans, Arial, Helvetica, sans-serif"
 """The first font is our own, under a name that no system has, so that pictures have the same bytes on every machine.
 
-The others replace it in a browser that draws a chart itself; their letters have the same widths.
+The others replace it where a browser draws a chart without it, as in JupyterLab; their letters have the same widths.
 """
 FONT_FILES = Path(__file__).parent / "fonts"
 """TTF files for drawing. WOFF files with the letters of figures, which each SVG embeds; they were made by
 `pyftsubset CrosslayerSans-Bold.ttf --flavor=woff --no-hinting --layout-features=kern --unicodes=20-7e,a7,b0-b2,b5,b7,`
 `d7,e9,fc,2013,2014,2018,2019,201c,201d,2026,2192,2212,2248,2264,2265` (one list).
 """
+FONT_WEIGHTS = {"Regular": 400, "Bold": 700}
+"""Weight in CSS of each WOFF file, by its name."""
 INK, MUTED, RULE = "#1a1a1a", "#5a5a5a", "#dcdcdc"
 TITLE_PX, TEXT_PX, NOTE_PX = 11.5, 10, 9
+
+
+@cache
+def woff(name: str) -> str:
+    """A WOFF file of `FONT_WEIGHTS` in base64."""
+    return base64.b64encode((FONT_FILES / f"CrosslayerSans-{name}.woff").read_bytes()).decode()
+
 
 AnyChart = alt.LayerChart | alt.Chart | alt.VConcatChart | alt.HConcatChart | alt.FacetChart
 

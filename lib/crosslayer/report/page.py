@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -27,7 +28,7 @@ from crosslayer.claims.tolerances import RULES
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS
-from crosslayer.figures.style import COLUMN_WIDTH
+from crosslayer.figures.style import COLUMN_WIDTH, FONT_WEIGHTS, woff
 from crosslayer.report import facts
 from crosslayer.report.answer import counts_text, gathered
 from crosslayer.report.files import (
@@ -263,9 +264,8 @@ def _sources(
 
 def _renew_script(path: Path) -> None:
     """Write the script of the charts, unless the file was made from the same source and library versions."""
-    source, _, _ = _loader().get_source(_templates(), "charts.js")
     made_of = hashlib.sha256(
-        f"{importlib.metadata.version('vl-convert-python')} {vegalite_version()} {source}".encode()
+        f"{importlib.metadata.version('vl-convert-python')} {vegalite_version()} {_charts_source()}".encode()
     ).hexdigest()
     head = f"/* {made_of} */"
     if path.is_file() and path.read_text(encoding="utf-8").startswith(head):
@@ -276,9 +276,13 @@ def _renew_script(path: Path) -> None:
 @cache
 def script() -> str:
     """The script of the charts, bundled with the libraries that draw them."""
-    source, _, _ = _loader().get_source(_templates(), "charts.js")
-    bundled: str = vl_convert.javascript_bundle(source, vl_version=vegalite_version())
+    bundled: str = vl_convert.javascript_bundle(_charts_source(), vl_version=vegalite_version())
     return bundled
+
+
+def _charts_source() -> str:
+    source, _, _ = _loader().get_source(_templates(), "charts.js")
+    return f"const fonts = {json.dumps({weight: woff(name) for name, weight in FONT_WEIGHTS.items()})};\n{source}"
 
 
 @cache

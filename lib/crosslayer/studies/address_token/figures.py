@@ -49,7 +49,7 @@ FIGURES = (
         differences={_WORTH: (_WITHOUT, _WITH)},
         pooled=["page"],
         styles=_STYLES,
-        axis="Document complete (multiples of the RTT)",
+        axis="Document complete (RTT)",
         least=(0.8, 2.4),
         empty="no page loads of this study",
     ).figure(

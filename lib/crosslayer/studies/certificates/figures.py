@@ -176,7 +176,7 @@ def steps_chart(frame: pl.DataFrame) -> AnyChart:
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     x = alt.X(
         "median:Q",
-        title="Step at a TLS Certificate message of (kB)",
+        title="TLS Certificate message (kB)",
         scale=alt.Scale(domain=[0, 16], nice=False),
         axis=alt.Axis(values=[0, 4, 8, 12, 16], format="d"),
     )

@@ -116,7 +116,7 @@ def idle_connections(frame: pl.DataFrame) -> AnyChart:
     scale = alt.Scale(type="log", domain=[float(low) * 0.7, float(high) * 1.4], nice=False)  # type: ignore[arg-type]
     x = alt.X(
         "median:Q",
-        title=f"Query to answer on {link_title(link)} (ms)",
+        title=f"Next answer, {link_title(link)} (ms)",
         scale=scale,
         axis=alt.Axis(values=[100, 300, 1000, 3000, 10000], grid=True, format="~s"),
     )

@@ -12,4 +12,5 @@ STUDY = question(
     pages=("example.org",),
     rounds=(3, 20, 100),  # 100: intervals of half a millisecond
     smoke={"links": ("fiber", "dsl")},
+    condition_titles={"x25519": "X25519", "x25519mlkem768": "X25519MLKEM768"},
 )
