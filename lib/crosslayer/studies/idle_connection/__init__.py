@@ -1,4 +1,4 @@
-"""Cost of an idle connection for the next query: NAT mapping expired, client moved, server restarted."""
+"""Time of the first query after an idle time, e.g. one in which a NAT mapping expired or the server restarted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Options:
     """Options of this study."""
 
     idle_times_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
-    """Idle times, seconds; in real time a campaign waits for them.
+    """Idle times, s. A campaign in real time waits for them.
 
     The path event (NAT mapping expired, client moved, server restarted) is in the middle of the idle time. Avoid 20 and
     60 s: the event would be at 10 or 30 s. The server closes idle connections at these times, so the order of both
@@ -30,8 +30,8 @@ class Options:
     )
     """Clients that keep the connection (`crosslayer.vocabulary.ClientKind`).
 
-    `chromium` resolves over DoH and DoH3 by itself, in every twelfth round. It has idle times of at most 60 s, because
-    half an hour of its timers takes 12 s of CPU time. `dnsproxy` is AdGuard's (`make servers`).
+    `chromium` resolves over DoH and DoH3 by itself, in every twelfth round. Its idle times are at most 60 s, because
+    Chromium's timers take 12 s of CPU time in half an hour. `dnsproxy` is AdGuard's forwarder (`make servers`).
     """
 
 

@@ -16,12 +16,16 @@ from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _EARLY = (Protocol.DOQ, Protocol.DOH3)
 SHORT_S = 2.0
-"""Idle time after which client and server still keep a connection, s."""
+"""Longest idle time of the condition without an event, s: client and server still keep the connection."""
 _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 
 
 def source(protocol: str, event: PathEvent, *, beyond: bool) -> Source:
-    """Answer times of the stub after an idle time, from the query or (`beyond`) from the end of the stub's wait."""
+    """Answer times of the stub after an idle time.
+
+    A time is from the query to the answer. With `beyond` it begins when the stub stops waiting for a packet on the old
+    connection, and also uses a new one.
+    """
     rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("path_event") == str(event))
     if event is PathEvent.NONE:
         rows &= pl.col("idle_s") <= SHORT_S
@@ -42,12 +46,12 @@ def observed(idle_recoveries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observ
 
 
 def answer(protocol: Protocol, event: PathEvent) -> Measure:
-    """Median answer time over all links and the idle times of `source`, RTT."""
+    """Median time from query to answer, over all links and the idle times of `source`; RTT."""
     return median(f"{protocol}, {event}", in_rtts=True)
 
 
 def beyond(protocol: Protocol, event: PathEvent) -> Measure:
-    """90th percentile of the time from the end of the stub's wait to the answer, RTT."""
+    """90th percentile of the answer times that begin at the end of the stub's wait (`source`), RTT."""
     return median(f"{protocol}, {event}, beyond the wait", in_rtts=True).at(0.9)
 
 

@@ -1,4 +1,4 @@
-"""Clients that keep an idle connection: a forwarder, a program with a client of `crosslayer.dns`, a browser."""
+"""Clients that keep an idle connection: a forwarder, a program that uses `crosslayer.dns`, and a browser."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MAX_QUERIES = 20
 
 @dataclass(frozen=True, slots=True)
 class ClientAnswer:
-    """The valid answer to a client, or the reason why there is none."""
+    """Times of the first valid answer to a client, or the reason why no answer was valid."""
 
     asked: int
     """Number of queries up to the answer."""
     sent_ns: int
     """Time of the first query, Unix time in nanoseconds."""
     answered_ns: int | None = None
-    """Unix time in nanoseconds; None without a valid answer."""
+    """Time of the valid answer, Unix time in nanoseconds; None without a valid answer."""
     error: str | None = None
 
 
@@ -42,18 +42,21 @@ class IdleClient(ABC):
 
     @abstractmethod
     def ask(self) -> ClientAnswer:
-        """Query until there is a valid answer, at most 20 times."""
+        """Repeat a query until there is a valid answer, at most 20 times."""
 
     @abstractmethod
     def answer_columns(self) -> dict[str, Any]:
-        """Columns of `idle_recoveries` on the answer, as reported by the client; from the server log for early data."""
+        """Columns of `idle_recoveries` that describe the connection of the last answer.
+
+        The client reports them; whether early data was accepted comes from the server log.
+        """
 
     def discard_events(self) -> None:
-        """Discard the events of the server log so far; they do not belong to the next answer."""
+        """Discard all events of the server log so far, because they do not belong to the next answer."""
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
-        """Queries over a transport since the last call, from the server log."""
+        """Queries that the server received over a transport since the last call, from its log."""
         listener = protocol.value.lower()
         return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
 
@@ -66,17 +69,16 @@ def answer_error(asked: dns.Asked, query: Query) -> str | None:
 
 
 def query_once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
-    """Send one query to a forwarder."""
+    """Send one query to a forwarder; return it with the answer, if one came within `timeout_s`."""
     (asked,) = dns.ask_at_pace([asker], [dns.Due(0.0, 0)], query.wire, timeout_s=timeout_s)
     return asked
 
 
 class ForwarderClient(IdleClient):
-    """A forwarder that keeps the connection.
+    """A forwarder that keeps the connection: our stub, or dnsproxy.
 
-    Its client repeats a query at once after SERVFAIL, or after 5 s without an answer.
-
-    `stub` is None for a forwarder that is not ours, which reports nothing.
+    The program that queries the forwarder repeats a query at once after SERVFAIL, or after 5 s without an answer.
+    `stub` is None for dnsproxy, which does not report its queries.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class ForwarderClient(IdleClient):
         self._asker, self._query, self._stub = asker, query, stub
 
     def ask(self) -> ClientAnswer:
-        """Query through the forwarder; the answer has a kernel timestamp."""
+        """Repeat a query to the forwarder until there is a valid answer, at most 20 times; times are the kernel's."""
         asked = [query_once(self._asker, self._query, RETRY_AFTER_S)]
         while answer_error(asked[-1], self._query) is not None and len(asked) < _MAX_QUERIES:
             asked.append(query_once(self._asker, self._query, RETRY_AFTER_S))
@@ -94,13 +96,13 @@ class ForwarderClient(IdleClient):
         return ClientAnswer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
 
     def discard_events(self) -> None:
-        """Discard these events, and the rows that the stub reported."""
+        """Discard all events of the server log and all queries that the stub reported so far."""
         super().discard_events()
         if self._stub is not None:
             self._stub.metrics()
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns of the last query as the stub reports them; empty for another forwarder."""
+        """Columns of the last query as the stub reports them; empty for dnsproxy."""
         rows = self._stub.metrics() if self._stub is not None else []
         if not rows:
             return {}
@@ -112,10 +114,10 @@ class ForwarderClient(IdleClient):
 
 
 class LibraryClient(IdleClient):
-    """A program with a client of `crosslayer.dns`. After 5 s without an answer, the next query uses a new connection.
+    """A program that keeps the connection with a client of `crosslayer.dns`.
 
-    Between queries the program does not check the connection. A new connection resumes the session, with early data if
-    the transport supports it.
+    Between queries the program does not check the connection. After an error, or 5 s without an answer, it repeats the
+    query on a new connection. The new connection resumes the session, with early data if the transport supports it.
     """
 
     def __init__(self, events: Callable[[], list[Event]], server: Resolver, protocol: Protocol, host: str) -> None:
@@ -134,7 +136,7 @@ class LibraryClient(IdleClient):
             self._client = None
 
     def ask(self) -> ClientAnswer:
-        """Query until there is a valid answer, at most 20 times; the program itself takes the times."""
+        """Repeat a query until there is a valid answer, at most 20 times; the program itself takes the times."""
         sent_ns, error, self._new = time.time_ns(), None, False
         for asked in range(1, _MAX_QUERIES + 1):
             try:
@@ -160,7 +162,7 @@ class LibraryClient(IdleClient):
         return self._client
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns on the connection of the answer."""
+        """Columns that describe the connection of the last answer; empty if it is closed."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
@@ -173,9 +175,10 @@ class LibraryClient(IdleClient):
 
 
 class BrowserClient(IdleClient):
-    """A browser whose own resolver keeps the connection. Each query is for a new name, so that no cache has it.
+    """A browser that resolves names by itself and keeps the connection to the resolver.
 
-    If a lookup fails and the server received no query, the page queries again at once.
+    Each lookup has a new name, so that no cache has the answer. If the server received no query for the name, the
+    browser looks up the next name at once.
     """
 
     def __init__(
@@ -191,12 +194,12 @@ class BrowserClient(IdleClient):
         self._last: QueryEvent | None = None
 
     def discard_events(self) -> None:
-        """Discard these events, and treat every connection so far as old."""
+        """Discard all events of the server log so far, and treat every connection so far as old."""
         super().discard_events()
         self._opened.clear()
 
     def ask(self) -> ClientAnswer:
-        """Look up a name until there is an answer, at most 20 times; the browser itself takes the times."""
+        """Look up names until the server received a query, at most 20 times; the browser itself takes the times."""
         first_ns: int | None = None
         for asked in range(1, _MAX_QUERIES + 1):
             name = self._names()
@@ -213,7 +216,10 @@ class BrowserClient(IdleClient):
         return ClientAnswer(_MAX_QUERIES, first_ns or 0, error="no answer")
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns from the server log. A connection is not new if its client only migrated to another port."""
+        """Columns that describe the connection of the last answer, from the server log.
+
+        A connection counts as old if the client only migrated to another port.
+        """
         if self._last is None:
             return {}
         early = not self._last.handshake_complete  # the server logs a connection only after its handshake

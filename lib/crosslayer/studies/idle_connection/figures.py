@@ -45,11 +45,11 @@ _ANSWER = "answer (ms)"
 _UNANSWERED = "without an answer (%)"
 _P99 = 0.99
 _OF_P99 = 100
-"""Minimum number of observations of a 99th percentile."""
+"""Minimum number of observations for a 99th percentile."""
 _LIMIT_RTT = 1.5
-"""Expected maximum of the time from the end of the stub's wait to an answer by early data, RTT."""
+"""Maximum time that we expect from the end of the stub's wait to an answer over early data, RTT."""
 _STALL_MS = 1000.0
-"""Minimum time of an answer that the verdict reports as late."""
+"""Minimum answer time that the verdict reports as late, ms."""
 _WHERE = {
     _PATH_EVENTS[PathEvent.NAT_EXPIRED]: "the NAT mapping expired",
     _PATH_EVENTS[PathEvent.CLIENT_MIGRATED]: "the client moved",
@@ -64,9 +64,11 @@ def _written(idle_s: float) -> str:
 def idle_data(inputs: Inputs) -> pl.DataFrame:
     """Time of the first answer after an idle time.
 
-    Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high. Measures: `answer
-    (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. The latter is the time from the end of
-    the stub's wait to the answer, in multiples of each link's nominal RTT: P99 over all links and idle times.
+    Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high. 
+
+    Measures: `answer (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. In the third measure,
+    the time begins when the stub stops waiting for a packet on the old connection. It is the 99th percentile over all
+    links and idle times, in multiples of each link's nominal RTT.
     """
     every = inputs.idle_recoveries.with_columns(
         client=pl.col("client").replace_strict(_NAMES, return_dtype=pl.String),
@@ -103,7 +105,7 @@ def idle_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def idle_connections(frame: pl.DataFrame) -> AnyChart:
-    """Chart with a plot for each transport and path event, on the link with the longest RTT."""
+    """Chart of answer times by idle time, on the link with the longest RTT; a plot for each transport and event."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return marks.empty_plot("no idle connections in this dataset", TEXT_WIDTH - 60)

@@ -1,6 +1,7 @@
-"""Two queries on a kept connection, an idle time with an event on the path or at the server, and the next query.
+"""Measures the first query after an idle time with an event on the path or at the server.
 
-The server runs on its own host, so that the study can restart it and the path to it can lose its state.
+Before the idle time, two queries open the connection and use it. The server runs on its own host, so that the study
+can restart the server and delete the state of the path to it.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from crosslayer.testbed.server import Event, Server
 from crosslayer.vocabulary import ClientKind, PathEvent
 
 _MACHINE = 0
-"""Number of the server's host, see `network.far_host`."""
+"""Number of the server's host, an argument of `network.far_host`."""
 _NEAR = "127.0.0.2"
 _STUBS = (ClientKind.STUB, ClientKind.STUB_NO_IDLE_PROBE)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
-"""Transports of clients that do not support all of them."""
+"""Transports of each client that does not support all six."""
 _IDLE_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
-"""Maximum idle time of clients that compute while they are idle, s. Their connections are closed within this time."""
+"""Maximum idle time of clients that compute while idle, s. The server closes their connections within this time."""
 _EVERY = 12
-"""Number of rounds from one with a browser to the next."""
+"""Number of rounds from one round with a browser to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,12 @@ def conditions(plan: Plan) -> dict[str, IdleCondition]:
 
 
 class IdleConnection(Measurer):
-    """First query after an idle time. Before each observation, the client has neither connections nor tickets.
+    """Measurer of the first query after an idle time; each client starts without connections and tickets.
 
     Raises
     ------
     ServerError, StubError, DnsproxyError, BrowserError
-        If one of them does not start.
+        If a server, stub, dnsproxy or browser does not start.
     TestbedError
         If this kernel cannot drop packets of a connection.
     """
@@ -118,7 +119,7 @@ class IdleConnection(Measurer):
         return [name for name, chosen in self._conditions.items() if chosen.client is not ClientKind.CHROMIUM]
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """The browser's conditions, in every twelfth round: the browser is started for each of them."""
+        """The browser's conditions; only in every twelfth round, because each starts a browser."""
         if round_number % _EVERY:
             return []
         return [name for name, chosen in self._conditions.items() if chosen.client is ClientKind.CHROMIUM]
@@ -134,7 +135,7 @@ class IdleConnection(Measurer):
         }
 
     def warm_up(self) -> None:
-        """Query with each client over each transport."""
+        """Make a query with each client over each transport."""
         first = {(chosen.client, chosen.protocol): chosen for chosen in self._conditions.values()}
         for chosen in first.values():
             with self._client(chosen) as client:
@@ -199,7 +200,10 @@ class IdleConnection(Measurer):
 
     @contextlib.contextmanager
     def _lookups(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """Lookups in a new Chromium. A running one would compute during the idle times of the other conditions."""
+        """Start Chromium for the block; yields a function that looks up a name and returns start and end, ms.
+
+        A Chromium that keeps running would compute during the idle times of the other conditions.
+        """
         asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
         with (
             launch(

@@ -32,12 +32,12 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def cost(protocol: str, link: str, *, in_rtts: bool = False) -> Measure:
-    """Time that the post-quantum key share adds to the handshake within a round, ms or RTT."""
+    """Time that the post-quantum key share adds to the handshake: median of differences within rounds, ms or RTT."""
     return median({f"{protocol}, {_LARGE}": 1.0, f"{protocol}, {_SMALL}": -1.0}, in_rtts=in_rtts).on(link)
 
 
 def of_all(links: tuple[str, ...]) -> list[Measure]:
-    """Costs for both transports on each of these links, RTT."""
+    """Time that the key share adds to the handshake over each transport on each of `links`, RTT."""
     return [cost(protocol, link, in_rtts=True) for protocol, link in product(_PROTOCOLS, links)]
 
 

@@ -11,7 +11,7 @@ from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import COLUMN_WIDTH, INK, TEXT_WIDTH, AnyChart, link_title, with_titles
 
 _IP_AND_ETHERNET_BYTES = 34
-"""IPv4 and Ethernet headers of a packet: netem counts them, the columns of sizes do not."""
+"""Bytes of a packet's IPv4 and Ethernet headers: netem counts them, the columns of sizes do not."""
 
 PROTOCOLS = ("DoQ", "DoT")
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
@@ -21,7 +21,7 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
     """Cost of the post-quantum key share within a round: time with X25519MLKEM768 minus time with X25519, ms.
 
     Columns link, protocol (`DoQ`, `DoT`), measure, source, n, rounds, median, low, high. Rows of source `expected` have
-    the time to transmit the additional bytes, counted from the packets, at the link's rates.
+    the time to transmit the key share's additional bytes, counted in captures, at the link's rates.
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges)
     parts = []
@@ -37,10 +37,11 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
-    """Time to transmit the additional bytes and headers of an exchange, up and down, by link and measure; ms.
+    """Time to transmit the bytes that the post-quantum key share adds to an exchange, by link and measure; ms.
 
-    Both measures have the time of the whole exchange. The client's second flight leaves at about the end of the
-    handshake, so it may count to either phase.
+    The bytes include packet headers, in both directions. The value is that of the whole exchange for both measures,
+    `handshake` and `whole exchange`: the client's second flight leaves at about the end of the handshake, so it may
+    count to either phase.
     """
     rates = inputs.link_checks.group_by("link").agg(
         up=pl.col("nominal_up_mbit").median(), down=pl.col("nominal_down_mbit").median()

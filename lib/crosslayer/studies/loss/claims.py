@@ -21,12 +21,12 @@ _LATE = (
     & pl.col("session_resumed").fill_null(False)
     & ~pl.col("early_data_accepted").fill_null(False)
 )
-"""Rows whose early data was lost with the first flight: errors elsewhere, here the cost of early data under loss."""
+"""Rows whose early data was lost with the first flight. Other studies count them as errors; here they show its cost."""
 _TIMED = (pl.col("role") == Role.MEASURED) & (pl.col("condition") == "main") & pl.col("total_ms").is_not_null()
 
 
 def source(protocol: str, resumption: str) -> Source:
-    """Lookups of one transport and resumption."""
+    """Lookups over a transport with a resumption (`none` or `early-data`)."""
     valid = VALID_EXCHANGE if resumption == "none" else pl.col("error").is_null() | _LATE
     rows = valid & _TIMED & (pl.col("protocol") == protocol) & (pl.col("resumption") == resumption)
     return Source("dns_exchanges", rows, pl.col("total_ms"))
@@ -44,12 +44,12 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def quantile(series: str, link: str, q: float = 0.5) -> Measure:
-    """A quantile of the lookup time, RTT."""
+    """Quantile `q` of the lookup time on a link, RTT."""
     return median(series, in_rtts=True).on(link).at(q)
 
 
 def spared(protocol: str, link: str) -> Measure:
-    """Time that early data saves at the median lookup, RTT."""
+    """Median lookup time without early data minus that with early data, RTT."""
     return quantile(protocol, link) - quantile(f"{protocol} 0-RTT", link)
 
 

@@ -1,4 +1,4 @@
-"""Figures: time that 0-RTT saves when packets are lost, and DoQ compared with DoUDP."""
+"""Figures: time that 0-RTT saves when packets are lost, and time of lookups over DoQ compared with DoUDP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crosslayer.studies.loss import KEPT, lossy
 
 _LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _OF_P99 = 100
-"""Minimum number of observations of a 99th percentile."""
+"""Minimum number of observations for a 99th percentile."""
 _SPREAD = 0.06
 _NEW = ("DoUDP", "DoT", "DoH", "DoQ")
 _EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ, kept", "DoH3 0-RTT"
@@ -51,10 +51,11 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
 
 
 def loss_data(inputs: Inputs) -> pl.DataFrame:
-    """Quantiles of a lookup by transport and loss, and the time that DoQ and early data save; multiples of the RTT.
+    """Quantiles of lookup times by transport and loss, and the time that early data and DoQ save; multiples of the RTT.
 
     Columns loss_percent, measure (`median`, `P95`, `P99`), series, source (`measured`, `full minus 0-RTT`, or
-    `DoUDP minus DoQ`), n, rounds, median, low, high.
+    `DoUDP minus DoQ`), n, rounds, median, low, high. The column `median` has
+    the quantile that `measure` names.
     """
     lookups = _lookups(inputs)
     parts = []
@@ -77,7 +78,7 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
-    """Chart of series against the loss, with a plot for each quantile. Shifted marks avoid overlapping bars."""
+    """Chart of series against the loss, with a plot for each quantile. Marks are shifted, so bars do not overlap."""
     shifts = {name: (at - (len(styles) - 1) / 2) * _SPREAD for at, name in enumerate(styles)}
     shown = frame.with_columns(
         x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)
@@ -107,7 +108,7 @@ def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: st
 
 
 def lookups(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the duration of a lookup against the loss."""
+    """Chart of the lookup time against the loss, with a plot for each quantile."""
     shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_STYLES)))
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
@@ -117,7 +118,7 @@ def lookups(frame: pl.DataFrame) -> AnyChart:
 
 
 def saved(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the time that early data saves, against the loss."""
+    """Chart of the time that early data saves against the loss, with a plot for each quantile."""
     shown = frame.filter(pl.col("source") == "full minus 0-RTT")
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
@@ -134,7 +135,7 @@ _LOSS_TABLE = ("measure", "source", "series", "loss_percent", "n", "median", "lo
 
 
 def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
-    """Pairs of loss and row of a difference, in ascending order of loss."""
+    """Each loss in percent with the row that has the difference at this loss, in ascending order of loss."""
     some = frame.filter(source=source, series=series, measure=measure).sort("loss_percent")
     return [(values["loss_percent"], values) for values in some.iter_rows(named=True)]
 

@@ -1,7 +1,8 @@
-"""One lookup over every transport on a link that loses packets: on a new connection, with early data, on a kept one.
+"""Measures one lookup over every transport on a link that loses packets.
 
-The DoUDP client repeats a lost query after one second; the other transports retransmit by themselves. DoH3 stands for
-HTTP/3: one small GET, with a full handshake and as early data.
+A lookup uses a new connection with a full handshake, a new connection with early data, or a kept connection. The DoUDP
+client repeats a lost query after one second; the other transports retransmit by themselves. DoH3 also stands for HTTP/3
+in general: a lookup over DoH3 is one small GET.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from crosslayer.testbed import network
 from crosslayer.vocabulary import Role
 
 SETTINGS = dns.ClientSettings(udp_retransmit_s=1.0, timeout_s=60.0)
-"""The long timeout lets even the slowest lookup end with a time instead of an error."""
+"""Settings of the clients. The timeout is so long that even the slowest lookup has a time instead of an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupCondition:
-    """One kind of lookup."""
+    """A kind of lookup: its transport, its resumption, and whether it uses a kept connection."""
 
     protocol: Protocol
     resumption: Resumption = Resumption.NONE
@@ -45,7 +46,7 @@ CONDITIONS = {
 
 
 class Loss(Measurer):
-    """Lookups by the clients of `dns`."""
+    """Measurer of lookups by the clients of `crosslayer.dns`."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -102,7 +103,7 @@ class Loss(Measurer):
         return [exchange_columns(result, events) for result in done]
 
     def _kept(self, protocol: Protocol, name: str) -> dict[str, Any]:
-        """Columns of the second query on a connection; its handshake time is 0, because the connection is open."""
+        """Columns of the second query on a connection. Its handshake time is 0: the connection is already open."""
         queries = [dns.build_query(dns.Question(name), protocol, SETTINGS) for _ in range(2)]
         columns: dict[str, Any] = {"started_s": time.time(), "handshake_ms": 0.0}
         with collector_paused(), dns.client_for(protocol, self._resolver, SETTINGS) as client:

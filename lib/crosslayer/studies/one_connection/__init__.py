@@ -1,4 +1,4 @@
-"""Benefit of one connection for name resolution and page, and of each of its parts."""
+"""Time that one connection for name resolution and page saves, and the share of each technique in it."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode

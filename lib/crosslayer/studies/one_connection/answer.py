@@ -1,4 +1,7 @@
-"""Time that one connection for name and page saves over separate DoQ, and adds to plain DNS in the same state."""
+"""Answer of the study: time until the document, with name and page on one connection.
+
+The time is compared with DoQ on a separate connection, and with plain DNS and the same kind of HTTP/3 handshake.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _ADDED = {FIRST: "added to plain DNS, first visit", BACK: "added to plain DNS, r
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """Time saved over separate DoQ, and maximum time added to plain DNS."""
+    """Numbers of the answer: time saved compared with separate DoQ, and maximum time added compared with plain DNS."""
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]
@@ -60,7 +63,10 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
 
 
 def _costs(of_study: pl.LazyFrame, inputs: Inputs, worth: Worth) -> pl.DataFrame:
-    """Cost of one connection until the document is complete, medians within rounds: link, page, rtt, percent."""
+    """Time that one connection adds until the document is complete, by link and page.
+
+    Columns link, page, rtt (multiples of the RTT), percent; medians of the differences within rounds.
+    """
     costs = metrics.paired_costs(of_study, TIMES[DOCUMENT], "mode", worth.with_it.name, worth.without.name)
     in_rtts = metrics.in_rtts(costs, inputs.rtts, ["difference_ms"])
     return (

@@ -1,4 +1,4 @@
-"""Falsifiable claims of this study, and two of TNSM24: on early SETTINGS (T269) and on its emulation (T222)."""
+"""Falsifiable claims of this study, and two claims of TNSM24: T269 on early SETTINGS, T222 on the paper's emulation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES
 from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
-"""Maximum difference that does not count as slower, RTT: 5 ms on 4G, which no user notices."""
+"""Maximum delay that does not count as slower, RTT. On 4G it is 5 ms, which no user notices."""
 _MEANT = "meant"
 
 
 def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`.
 
-    `meant` has a value for each load that should be 0-RTT with a token: 1 if it succeeded as such, else 0.
+    `meant` has a value for each load that should be 0-RTT with a token: 1 if it succeeded, else 0. A load without
+    early data or token in the server log has an error.
     """
     of_mode = loads(resolved_loads)
     rows = [
@@ -45,24 +46,24 @@ def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observe
 
 
 def at(mode: Mode, measure: str, *pages: str) -> Measure:
-    """Median time of an event of `TIMES` in a mode, RTT."""
+    """Median time until an event of `TIMES` in a mode, RTT."""
     return median(f"{mode.name}, {measure}", *pages, in_rtts=True)
 
 
 def later(mode: Mode, other: Mode, *pages: str, measure: str = DOCUMENT) -> Measure:
-    """Median delay of one mode compared with another, as differences within rounds, RTT."""
+    """Time until an event in `mode` minus that in `other`: median of the differences within rounds, RTT."""
     terms = {f"{mode.name}, {measure}": 1.0, f"{other.name}, {measure}": -1.0}
     return median(terms, *pages, in_rtts=True)
 
 
 def spared(what: str, visit: str, *pages: str) -> Measure:
-    """Time that an entry of `WORTH` saves, RTT."""
+    """Median time that an entry of `WORTH` saves until the document is complete, RTT."""
     (worth,) = [worth for worth in WORTH if (worth.what, worth.visit) == (what, visit)]
     return later(worth.without, worth.with_it, *pages)
 
 
 def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Observed], Mapping[str, Measure]]:
-    """The margin for each link and page with data; if `pages` are given, only for these."""
+    """The margin for each link and page with data; if `pages` are given, only for these pages."""
 
     def margins(o: Observed) -> dict[str, Measure]:
         series = f"{BASELINE.name}, {DOCUMENT}"
@@ -98,7 +99,7 @@ _OF_THE_PAPER = ("example.org", "wikipedia.org")
 
 
 def below(value: float) -> Bound:
-    """An upper bound in multiples of the RTT."""
+    """Rule for a claim that a time is below `value` RTTs."""
     return Bound(below=value, unit="RTT")
 
 

@@ -50,11 +50,11 @@ from crosslayer.vocabulary import Http3, Protocol, Resumption
 _STYLES = {NAME: Style(BLUE, "circle", SOLID), FIRST_BYTE: Style(RED, "diamond", LONG)}
 _NOTHING = "no resolved loads in this dataset"
 _GAP_RTT = 0.5
-"""In a longer gap within a document, the server waits for the client, not for the link; RTT."""
+"""Minimum gap within a document at which we assume that the server waits for the client, not for the link; RTT."""
 
 
 def ladder_data(inputs: Inputs) -> pl.DataFrame:
-    """Times of the events of a load, by mode, link and page; multiples of the RTT.
+    """Times until the events of a load, by mode, link and page; multiples of the RTT.
 
     Columns mode, link, page, measure (name, first byte, document, page), round_trips (theoretical; null except for
     name and first byte), n, rounds, median, low, high.
@@ -76,7 +76,7 @@ def _round_trips(mode: Mode, measure: str) -> int | None:
 
 
 def ladder(frame: pl.DataFrame) -> AnyChart:
-    """Chart of name and first byte by mode, with a plot for each link and a mark for each page."""
+    """Chart of the times until name and first byte by mode, with a plot for each link and a mark for each page."""
     shown = frame.filter(pl.col("measure").is_in([NAME, FIRST_BYTE]))
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
@@ -98,9 +98,9 @@ def ladder(frame: pl.DataFrame) -> AnyChart:
 
 
 def worth_data(inputs: Inputs) -> pl.DataFrame:
-    """Time that one connection and its parts save until the document is complete, within a round; multiples of the RTT.
+    """Time that each entry of `WORTH` saves until the document is complete, within a round; multiples of the RTT.
 
-    Columns visit, what, link, page (null: all pages together), n, rounds, median, low, high.
+    Columns visit, what (the entry), link, page (null: all pages together), n, rounds, median, low, high.
     """
     of_study = loads(inputs.resolved_loads)
     parts = []
@@ -186,11 +186,14 @@ _STEPS: dict[str, Style] = {
 
 
 def size_data(inputs: Inputs) -> pl.DataFrame:
-    """Time until the first n bytes of the longest document have arrived: a document of n bytes is complete then.
+    """Time until a document is complete, by its size.
 
-    Columns mode, link, source, kb (size of the document), median (multiples of the RTT; for each whole kB), n. Rows of
-    source `step` have the state at the start of a gap of more than half an RTT: `kb` of the document, `received` (bytes
-    of UDP payload on the connection) and `allowed` (three times the bytes of the client's first flight).
+    A document of n bytes counts as complete when the first n bytes of the longest document have arrived. Columns mode,
+    link, source, kb (size), median (time, multiples of the RTT), n, received, allowed.
+
+    Rows of source `size` have the time for each whole kB. Rows of source `step` have the state before a gap of more
+    than half an RTT: the `kb` of the document that have arrived, `received` (bytes of UDP payload on the connection),
+    and `allowed` (three times the bytes of the client's first flight).
     """
     of_study = loads(inputs.resolved_loads).filter(pl.col("mode").is_in(list(_STEPS)))
     columns = ["mode", "link", "page", "arrived_ms", "arrived_bytes", "received_bytes", "first_flight_bytes"]
@@ -217,7 +220,7 @@ def _curve(load: dict[str, object]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _steps(of_mode: pl.DataFrame) -> list[dict[str, float]]:
-    """Median state at the start of each gap in the loads of a mode; only gaps that all loads have."""
+    """Rows of `size_data` for the gaps in the loads of a mode: medians over the loads, only for gaps that all have."""
     of_loads = []
     for load in of_mode.iter_rows(named=True):
         when, count = _curve(load)
@@ -231,7 +234,7 @@ def _steps(of_mode: pl.DataFrame) -> list[dict[str, float]]:
 
 
 def size(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the time until a document is complete against its size, with a plot for each link."""
+    """Chart of the time until a document is complete against its size in kB, with a plot for each link."""
     shown = frame.filter(pl.col("source") == "size")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)

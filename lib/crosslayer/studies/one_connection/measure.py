@@ -1,4 +1,7 @@
-"""Name and page on one connection or on two, with crosslayer's clients: Chromium never puts both on one connection."""
+"""Measures loads with name and page on one connection or on two.
+
+crosslayer's own clients make the loads, because Chromium never resolves the name on the page's connection.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _Client = TypeVar("_Client", bound=dns.Client)
 
 
 class OneConnection(Measurer):
-    """Loads in each mode. Before a resumed load, an earlier connection fetches the ticket and, if needed, the token."""
+    """Measurer of a load in each mode.
+
+    Before a resumed load, an earlier connection fetches the ticket and, if the mode uses it, the token.
+    """
 
     def conditions(self, cell: Cell) -> list[str]:
         """All modes."""
@@ -53,7 +59,7 @@ class OneConnection(Measurer):
         return {"resolved_loads": [row | columns]}
 
     def _load(self, mode: Mode, page: PageSpec) -> dict[str, Any]:
-        """Columns of a load: its times and its evidence. `DnsError` if a part of the load fails."""
+        """Make a load; return the columns of its times and its evidence. `DnsError` if lookup or page fails."""
         address, ca_file = self.context.addresses[page.host], self.context.server.ca_file
 
         def bringing(of: type[_Client], to: dns.Resolver, *, early: bool = mode.resumed) -> _Client:
@@ -79,7 +85,7 @@ class OneConnection(Measurer):
 
 
 def _uncovered(client: PageClient, page: PageSpec) -> str | None:
-    """Error if the certificate of the connection does not cover the page's host (RFC 9114, section 3.3)."""
+    """Error if the certificate of the connection does not cover the page's host (RFC 9114, section 3.3), else None."""
     if client.certificate is None:  # resumed session: the server sends no certificate
         return None
     names = client.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -91,7 +97,7 @@ def _uncovered(client: PageClient, page: PageSpec) -> str | None:
 def evidence_columns(
     events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """Columns of `resolved_loads` from the server log; `error` describes a mismatch with the mode.
+    """Columns of `resolved_loads` from the server log. `error` says how the load differs from its mode, or is None.
 
     Parameters
     ----------
@@ -100,7 +106,7 @@ def evidence_columns(
     mode, page
         Mode and page of the load.
     ports
-        The client's ports for the name and for the page.
+        The client's ports of the connections for the name and for the page.
     """
     of_name, of_page = ([event for event in events if event.remote.endswith(f":{port}")] for port in ports)
     queries = [event for event in of_name if isinstance(event, QueryEvent)]

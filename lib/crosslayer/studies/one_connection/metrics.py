@@ -27,7 +27,7 @@ _FULL, _EARLY, _ZERO = Resumption.NONE, Resumption.EARLY_DATA, Http3.ZERO_RTT
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """A saving: time until the document is complete in the mode `without`, minus that in the mode `with_it`."""
+    """Comparison of two modes; the saving is the time until the document in `without`, minus that in `with_it`."""
 
     what: str
     visit: str
@@ -51,11 +51,11 @@ WORTH = (
     Worth("the token, page at once", BACK, shared(_EARLY, AT_ONCE_NO_TOKEN), shared(_EARLY, AT_ONCE)),
     Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, condition=NO_TOKEN), _PLAIN_BACK),
 )
-"""Savings of one connection compared with two, and of its parts."""
+"""Savings: one connection compared with two, the page requested at once, no wait for SETTINGS, the token."""
 
 NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "load_complete_ms"}
-"""Columns of `resolved_loads` by the event whose time they contain."""
+"""Events of a load, each with the column of `resolved_loads` that has the time until this event."""
 
 
 def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
@@ -65,5 +65,5 @@ def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful loads by mode; the server log confirms their modes."""
+    """Successful loads with the name of their mode as `mode`, which the server log confirms."""
     return by_mode(metrics.resolved_loads(resolved_loads))

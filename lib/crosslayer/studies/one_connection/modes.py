@@ -1,4 +1,4 @@
-"""Modes: how a client fetches name and page, and how many round-trips it needs."""
+"""Modes: ways in which a client resolves a name and loads its page, and the round-trips that each needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way to fetch name and page; its fields are the columns of `resolved_loads` of the same name."""
+    """A way to resolve a name and load its page; each field is the column of `resolved_loads` of the same name."""
 
     protocol: Protocol
     resumption: Resumption = _FULL
@@ -32,12 +32,12 @@ class Mode:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `resolved_loads` that distinguish this mode from the others."""
+        """Columns of `resolved_loads` with the values that identify this mode."""
         return {name: str(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @property
     def name(self) -> str:
-        """Name in figures."""
+        """Name of the mode in figures."""
         resolving = f"{self.protocol} 0-RTT" if self.resumption is _EARLY else str(self.protocol)
         if self.connections is Sharing.SHARED:
             return f"{resolving} and page on one connection{_EXTRAS[self.condition]}"
@@ -45,7 +45,7 @@ class Mode:
 
     @property
     def at_once(self) -> bool:
-        """Whether the client requests the document together with its name."""
+        """Whether the client requests the document at the same time as it queries the name."""
         return self.condition in (AT_ONCE, AT_ONCE_NO_TOKEN)
 
     @property
@@ -105,13 +105,13 @@ _LOADING = (
 
 
 def shared(resumption: Resumption, condition: str = MAIN) -> Mode:
-    """Mode with name and page on one connection."""
+    """Mode with name and page on one connection; with `EARLY_DATA`, it is a resumed connection."""
     h3 = Http3.ZERO_RTT if resumption is _EARLY else Http3.ONE_RTT
     return Mode(Protocol.DOH3, resumption, Sharing.SHARED, h3, condition)
 
 
 BASELINE = Mode(Protocol.DOUDP)
-"""Unencrypted DNS, then a full handshake, as in most visits today."""
+"""Mode of most visits today: unencrypted DNS, then HTTP/3 with a full handshake."""
 FIRST_VISIT = shared(_FULL)
 RETURNING = shared(_EARLY)
 

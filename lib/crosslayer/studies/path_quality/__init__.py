@@ -1,4 +1,4 @@
-"""Effect of a path's RTT, jitter, queue and loss on early data, on a shared connection, and on coalescing."""
+"""Effect of a path's RTT, jitter and queue on early data, and of its loss on shared connections and coalescing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINKS = (
 
 
 def loses(link: str) -> float | None:
-    """Loss in percent of a link whose loss is varied; None for others."""
+    """Loss in percent of a link whose loss this study varies (`4g-loss-2`); None for other links."""
     varied = sweep(link)
     return float(varied[2]) if varied and varied[1] == "loss" else None
 

@@ -18,7 +18,7 @@ from crosslayer.studies.path_quality.visits import PAIRS
 _RTTS = ("4g-rtt-5", "4g-rtt-20", "4g-rtt-100", "4g-rtt-300", "4g-rtt-600")
 _LOSSY = ("4g-loss-1", "4g-loss-2", "4g-loss-5")
 _IN_LINE = (("DoT", "DoQ"), ("DoH", "DoH3"))
-"""Pairs of a transport that delivers answers in order, and its counterpart with independent streams."""
+"""Pairs of transports: one that delivers all answers in order (TCP), and one with independent streams (QUIC)."""
 SOURCES = {
     **{
         f"{protocol}{name}": Source(
@@ -53,18 +53,18 @@ _TABLES = ("dns_exchanges", "paced_queries", "resolved_loads")
 def observed(
     dns_exchanges: pl.LazyFrame, paced_queries: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame
 ) -> Observed:
-    """Times of lookups, of queries that share a connection, and of visits on two connections and on one, ms."""
+    """Times by series, ms: lookups, queries that share a connection, and page loads on two connections and on one."""
     tables = dict(zip(_TABLES, (dns_exchanges, paced_queries, resolved_loads), strict=True))
     return observed_from(SOURCES, tables, metrics.nominal_rtts(link_checks))
 
 
 def spared(protocol: str, link: str) -> Measure:
-    """Time that early data saves at the median lookup, RTT."""
+    """Median lookup time without early data minus that with early data, RTT."""
     return (median(protocol, in_rtts=True) - median(f"{protocol} 0-RTT", in_rtts=True)).on(link)
 
 
 def worth(visit: str, link: str) -> Measure:
-    """Time that one connection saves compared with two, at the median load, RTT."""
+    """Median load time on two connections minus that on one connection, RTT."""
     two, one = (median(mode.name, in_rtts=True).on(link) for mode in PAIRS[visit])
     return two - one
 

@@ -1,4 +1,4 @@
-"""Figures: limits of the benefit of 0-RTT, cost of head-of-line blocking, benefit of coalescing with packet loss."""
+"""Figures: time that 0-RTT saves, cost of head-of-line blocking, time that coalescing saves when packets are lost."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from crosslayer.studies.path_quality.visits import PAIRS
 
 LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _FEWEST = {"median": 1, "P95": 20, "P99": 100}
-"""Minimum number of observations of each quantile."""
+"""Minimum number of observations for each quantile."""
 _LATE_RTT = 1.5
-"""An answer that takes longer than this waited for a lost packet, its own or another one; RTT."""
+"""Time above which an answer counts as late, RTT: the answer waited for a lost packet, its own or another one."""
 _LATE = "later than 1.5 RTT (%)"
 _SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
 _SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
 _SHARED = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3")
 _IN_LINE = {"DoT": "DoQ", "DoH": "DoH3"}
-"""Transports that deliver answers in order, each with its counterpart with independent streams."""
+"""Transports that deliver all answers in order (TCP), each with the one that has independent streams (QUIC)."""
 _FIRST = "first visit"
 _VISIT_STYLES = {_FIRST: Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
 _KINDS = ("rtt", "jitter", "queue", "loss")
 _CLEAR = 0.05
-"""Minimum difference that the verdict counts, RTT."""
+"""Minimum saving or loss of time that the verdict counts as faster or slower, RTT."""
 
 
 def _written(link: str) -> str:
-    """Name of a link's varied parameter in a row of a figure."""
+    """Varied parameter of a link with its value, as a row of a figure shows it, e.g. `RTT 20 ms`."""
     varied = sweep(link)
     if varied is None:
         return link
@@ -58,7 +58,7 @@ def _written(link: str) -> str:
 
 
 def _row_order(link: str) -> tuple[int, float, str]:
-    """Sort key of the rows: varied parameter, then its value."""
+    """Sort key of a link: its varied parameter, then the value of this parameter."""
     varied = sweep(link)
     if varied is None:
         return len(_KINDS), 0.0, link
@@ -68,7 +68,7 @@ def _row_order(link: str) -> tuple[int, float, str]:
 
 
 def _finished(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Rows of all quantiles that have enough observations, in the order of the figure, with `condition`."""
+    """Rows with enough observations for their quantile, in the order of the figure, with `condition` (`RTT 20 ms`)."""
     frame = pl.concat(parts, how="diagonal")
     fewest = pl.col("measure").replace_strict(_FEWEST, default=1, return_dtype=pl.Int64)
     links = sorted(frame["link"].unique(), key=_row_order)
@@ -86,7 +86,7 @@ def _finished(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """Time that early data saves in a lookup; multiples of the link's nominal RTT.
+    """Time that early data saves in a lookup, on links with varied RTT, jitter or queue; in nominal RTTs.
 
     Columns link, condition, measure (`median`, `P95`, `P99`), series (`DoQ`, `HTTP/3`), n, rounds, median, low, high.
     """
@@ -105,10 +105,11 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def shared_data(inputs: Inputs) -> pl.DataFrame:
-    """Times of queries that share a connection, by transport and loss.
+    """Response times of queries that share a connection, by transport and loss.
 
-    Columns link, condition, measure (`median`, `P95`, `P99` in RTT; `later than 1.5 RTT (%)`), series, source
-    (`measured`; `in line`: DoT minus DoQ, DoH minus DoH3), n, rounds, median, low, high.
+    Columns link, condition, measure (`median`, `P95`, `P99` in RTT; `later than 1.5 RTT (%)`), series (transport),
+    source, n, rounds, median, low, high. Rows of source `in line` have the cost of delivery in order: the time over DoT
+    minus that over DoQ, or over DoH minus that over DoH3. The other rows have the source `measured`.
     """
     asked = metrics.in_rtts(metrics.paced(inputs.paced_queries), inputs.rtts, ["response_ms"]).with_columns(
         late=(pl.col("response_rtt") > _LATE_RTT).cast(pl.Float64) * 100
@@ -130,7 +131,7 @@ def shared_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def coalescing_data(inputs: Inputs) -> pl.DataFrame:
-    """Time that one connection saves in a visit to a page, name resolution included; multiples of the RTT.
+    """Time that one connection saves compared with two, in a load with its name resolution; multiples of the RTT.
 
     Columns link, condition, page, measure (`median`, `P95`, `P99`), series (`first visit`, `returning`), n, rounds,
     median, low, high.
@@ -159,7 +160,7 @@ def coalescing_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _dots(shown: pl.DataFrame, styles: dict[str, Style], title: str, columns: str, *, log: bool = False) -> AnyChart:
-    """Chart with a row for each condition and a plot for each value of the column `columns`."""
+    """Chart of medians with intervals: a row for each condition, a plot for each value of the column `columns`."""
     conditions = list(shown["condition"].unique(maintain_order=True))
     order = list(shown[columns].unique(maintain_order=True))
     domain = marks.domain(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
@@ -210,7 +211,7 @@ def _quantile(measure: str) -> str:
 
 
 def early_data_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: paths on which 0-RTT saves time."""
+    """Verdict: on which paths 0-RTT saves time."""
     known = frame.filter(pl.col("low").is_not_null())
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."

@@ -1,7 +1,7 @@
-"""Lookups, queries and page loads on paths of varied quality.
+"""Measures lookups, queries and page loads on paths of varied quality.
 
-On links with varied RTT, jitter or queue: lookups with and without early data. On links with varied loss: queries that
-share a connection, and page loads with name and page on one connection or on two.
+On links with varied RTT, jitter or queue, the study measures lookups with and without early data. On links with varied
+loss, it measures queries that share a connection, and page loads with name and page on one connection or on two.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SHARED = {
     f"{protocol}, shared": protocol
     for protocol in (Protocol.DOUDP, Protocol.DOT, Protocol.DOH, Protocol.DOQ, Protocol.DOH3)
 }
-"""Transports of queries that share a connection, by condition."""
+"""Conditions of queries that share a connection, each with its transport."""
 QUERIES, INTERVAL_MS = 100, 10.0
-"""Number of queries on a shared connection, and their interval; on 4G, about nine are in flight at a time."""
+"""Number of queries on a shared connection, and ms between two queries; on 4G, about nine are in flight at a time."""
 _TIMEOUT_S = 60.0
-"""The long timeout lets even the slowest query end with a time instead of an error."""
+"""Timeout of a query, s: so long that even the slowest query has a time instead of an error."""
 
 
 class Shared(Measurer):
-    """Queries at a steady pace over one connection of the stub; each observation opens a new connection."""
+    """Measurer of queries at a steady pace that share one connection; the stub opens it anew for each observation."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -63,11 +63,11 @@ class Shared(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """All transports that are measured with a shared connection."""
+        """All conditions of queries that share a connection."""
         return list(SHARED)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """Table and columns of a condition; the columns include those of its first measured query."""
+        """Table and columns of a condition; `number` is that of the first measured query."""
         columns = {"page": None, "connection_mode": "kept", "client": 0, "number": 1}
         return "paced_queries", {"protocol": SHARED[condition].value} | columns
 
@@ -104,7 +104,7 @@ class Shared(Measurer):
 
 
 class PathQuality(Measurer):
-    """Lookups of the study `loss`, loads of the study `one-connection`, and queries that share a connection."""
+    """Measurer of lookups as in `loss`, of loads as in `one-connection`, and of queries that share a connection."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -117,12 +117,16 @@ class PathQuality(Measurer):
         return self._loads if condition in VISITS else self._lookups
 
     def close(self) -> None:
-        """Close all parts."""
+        """Close the three measurers."""
         for part in (self._lookups, self._loads, self._shared):
             part.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """With varied loss: loads and, for the first page, queries that share a connection. On other links: lookups."""
+        """Conditions of a cell.
+
+        On links with varied loss these are loads and, for the plan's first page, queries that share a connection. On
+        other links they are lookups.
+        """
         if loses(cell.link) is None:
             return list(LOOKUPS)
         return [*VISITS, *(SHARED if cell.page == self.context.plan.pages[0] else ())]
@@ -132,7 +136,7 @@ class PathQuality(Measurer):
         return self._of(condition).table_and_columns(condition)
 
     def warm_up(self) -> None:
-        """Warm up all parts."""
+        """Warm up the three measurers."""
         for part in (self._lookups, self._loads, self._shared):
             part.warm_up()
 

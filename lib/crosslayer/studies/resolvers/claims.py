@@ -20,13 +20,13 @@ from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART
 
 _RESUMED = "session resumed"
 VANTAGES = Vantages(lambda pair: pair.partition(" ")[0])
-"""Vantage points of a campaign; those of the paper have its short names (`eu`)."""
+"""Vantage points of a campaign. The six of the paper have short names, e.g. `eu` for Europe."""
 
 
 def observed(resolver_queries: pl.LazyFrame) -> Observed:
-    """Time and size of each part of an exchange by vantage point and resolver, and whether sessions were resumed.
+    """Time and size of each part of an exchange by vantage point and resolver, and whether its session was resumed.
 
-    Series are e.g. `DoQ handshake` (ms), `DoQ response` (bytes) and `session resumed` (1 or 0).
+    Series are e.g. `DoQ handshake` (ms), `DoQ response` (bytes) and `session resumed` (1 if resumed, else 0).
     """
     rows = single_queries(resolver_queries).filter(pl.col("series").is_in(PAPER_SERIES)).collect()
     resumable = resolver_queries.filter(

@@ -1,4 +1,4 @@
-"""Figures of a comparison of resolvers: their order, the self-check, times over the campaign, and those of IMC22."""
+"""Figures of a comparison of resolvers: their order, the self-check, times over the campaign, and figures of IMC22."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _SELF_CHECKS = {
 }  # fmt: skip
 _ROW_PX, _PANEL_PX = 22, 90
 _MOST_RESOLVERS, _MOST_POINTS = 12, 4000
-"""Maximum numbers of resolvers and points in the chart over time."""
+"""Maximum number of resolvers, and of points, in the chart of times over the campaign."""
 
 
 def compared(inputs: Inputs) -> pl.DataFrame:
-    """Rows of the chart, one for each target and measure."""
+    """Rows of the figure that compares resolvers, one for each target and measure."""
     measured = measured_of(inputs.resolver_queries, inputs.resolver_events)
     return figure_rows(analysis.results_of(measured, MEASURES))
 
 
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each transport and measure: the difference between a resolver and itself, ms."""
+    """Self-check: times of a resolver minus those of its copy in the same round, ms; by transport and measure."""
     queries = inputs.resolver_queries
     twice = queries.filter(role=Role.SELF_CHECK.value).select("resolver", "address").unique()
     measured = measured_of(queries.join(twice, on=["resolver", "address"], how="semi"), inputs.resolver_events)
@@ -72,7 +72,7 @@ def self_check_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def self_check(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the difference of each measure, with a colour and a shape for each transport."""
+    """Chart of the self-check: a row for each measure, with a colour and a shape for each transport."""
     if frame.is_empty():
         return marks.empty_plot("no resolver was measured twice", TEXT_WIDTH - 60, 80)
     order = list(dict.fromkeys(frame["measure"]))
@@ -87,9 +87,10 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def time_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each vantage point, resolver, transport and block of rounds: first query, ms, hours since the start.
+    """Time of the first query over the campaign, for the twelve resolvers with the fastest first query.
 
-    A block is one round, or several rounds if the chart would have too many points.
+    Columns vantage, resolver, transport, round (number of the block), hours (since the first query), first_ms (median),
+    n, source. A row has one block of rounds: one round, or several if the chart would have too many points.
     """
     first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
     frame = first.select(
@@ -112,7 +113,7 @@ def time_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def over_time(frame: pl.DataFrame) -> AnyChart:
-    """Chart with a panel for each vantage point and resolver, and a line for each transport."""
+    """Chart of the first query against time: a plot for each vantage point and resolver, a line for each transport."""
     if frame.is_empty():
         return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
     vantages = frame["vantage"].unique().sort().to_list()
@@ -152,7 +153,10 @@ def over_time(frame: pl.DataFrame) -> AnyChart:
 
 
 def fig2_data(inputs: Inputs) -> pl.DataFrame:
-    """Median handshake and resolve time by vantage point and over all, as in the claims; see `ordered_times`."""
+    """Median handshake and resolve time for each vantage point and for all together, estimated as in the claims; ms.
+
+    The columns are those of `ordered_times`.
+    """
     seen = observed(inputs.resolver_queries)
     rows = []
     for measure, point, series in itertools.product(TIMES, (*_vantages(seen), ALL), PAPER_SERIES):
@@ -165,7 +169,7 @@ def fig2_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def table1_data(inputs: Inputs) -> pl.DataFrame:
-    """Median IP payload of every part of an exchange, bytes; see `whole_table1`."""
+    """Median IP payload of every part of an exchange, bytes; the columns are those of `whole_table1`."""
     seen = observed(inputs.resolver_queries)
     rows = [
         row | {"series": series, "part": part}
@@ -182,7 +186,10 @@ _KINDS = {
 
 
 def map_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each located address and vantage point: kind, subject, resolver, asn, as_name, latitude, longitude."""
+    """Positions of resolvers and vantage points, and their autonomous systems.
+
+    Columns kind, subject (address or vantage point), resolver, asn, as_name, latitude, longitude.
+    """
     names = inputs.resolver_queries.select(subject="address", resolver="resolver").unique(["subject"], keep="any")
     located = inputs.resolver_locations.select("kind", "subject", "asn", "as_name", "latitude", "longitude")
     return located.join(names, on="subject", how="left").sort("kind", "subject").collect()
@@ -198,7 +205,10 @@ def world_map(frame: pl.DataFrame) -> AnyChart:
 
 
 def systems(frame: pl.DataFrame) -> pl.DataFrame:
-    """The ten autonomous systems with the most resolvers (addresses): asn, as_name, count, percent."""
+    """The ten autonomous systems (AS) with the most resolver addresses.
+
+    Columns asn, as_name, count, percent (of all addresses whose AS is known).
+    """
     known = frame.filter(pl.col("kind") == LocatedKind.RESOLVER, pl.col("asn").is_not_null())
     counted = known.group_by("asn").agg(pl.col("as_name").first(), count=pl.len())
     share = (100 * pl.col("count") / pl.col("count").sum()).round(1)
@@ -206,7 +216,11 @@ def systems(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def support_data(inputs: Inputs) -> pl.DataFrame:
-    """A row for each transport and count: resolvers (addresses), and first queries that succeeded or failed."""
+    """Counts for each transport: addresses of resolvers, and first queries.
+
+    Addresses are counted if they are listed, answer, or resume sessions; first queries if they succeeded or failed.
+    Columns transport, what (name of the count), count, source.
+    """
     rows = inputs.resolver_queries.filter(role=Role.MEASURED.value, cache=CacheUse.HIT.value)
     answered, cold = pl.col("error").is_null(), pl.col("state") == QueryState.COLD
     counts = rows.group_by(transport="protocol").agg(
@@ -231,7 +245,7 @@ def support_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def support(frame: pl.DataFrame) -> AnyChart:
-    """Chart with a row for each transport and a column for each count."""
+    """Table drawn as a chart: a row for each transport, a column for each count of `support_data`."""
     if frame.is_empty():
         return marks.empty_plot("no resolver was asked", TEXT_WIDTH - 60, 80)
     transports = frame["transport"].unique(maintain_order=True).to_list()
@@ -265,7 +279,7 @@ def _vantages(seen: Observed) -> list[str]:
 
 
 def _row(measure: Measure, seen: Observed) -> dict[str, Any] | None:
-    """Estimate and interval of a measure as a row; None if the campaign has no data for it."""
+    """Estimate and interval of a measure as a row; None if the campaign has no data for the measure."""
     try:
         ours = measure(seen)
     except NotMeasured:

@@ -1,8 +1,8 @@
-"""Import of the raw data of IMC 2022 (Kosek et al.): single queries to public resolvers from six vantage points.
+"""Imports the raw data of IMC 2022 (Kosek et al.): single queries to public resolvers from six vantage points.
 
-The layout is that of the authors' repository kosekmi/2022-imc-dns-over-quic-web-performance. Its README lists the
-archives and their folders. The meaning of the columns comes from its notebook `single.query.response.times.ipynb`,
-which reads the file, and from `model/dnsmeasurement.go` of the authors' tool (mgranderath/dns-measurements):
+The authors' repository is kosekmi/2022-imc-dns-over-quic-web-performance; its README lists the archives and their
+folders. The meaning of the columns comes from its notebook `single.query.response.times.ipynb`, which reads the file,
+and from `model/dnsmeasurement.go` of the authors' tool (mgranderath/dns-measurements):
 
 - a row is a query on a new connection; durations are in nanoseconds, as in Go;
 - `protocol` is `udp`, `tcp`, `tls`, `https` or `quic`, `vp` the region of the vantage point, `ip` the resolver;
@@ -25,7 +25,7 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, ResolverQueries
 from crosslayer.vocabulary import CacheUse, Protocol, QueryState, Role
 
 FILE = "single.query.response.times.parquet.gzip"
-"""The file of single queries, in the archive `single.query.response.times.zip`."""
+"""Name of the file of single queries in the archive `single.query.response.times.zip`."""
 
 _STUDY = "resolvers"
 _NAME = "google.com"
@@ -44,7 +44,7 @@ _VANTAGES = {
     "SA-EAST-1": "sa",
     "AP-SOUTHEAST-3": "oc",
 }
-"""Vantage points by region, as the authors' notebook maps them."""
+"""Short names of the vantage points by region of the cloud provider, as in the authors' notebook."""
 _DURATIONS = (
     "query_time", "total_time", "q_ui_c_handshake_duration", "tcp_handshake_duration", "tls_handshake_duration",
 )  # fmt: skip
@@ -52,7 +52,7 @@ _NEEDED = ("ip", "port", "protocol", "vp", "r_code", "error", *_DURATIONS)
 _MOST_NS = 5e9
 _EVERY_S = 7200
 _FIRST_S = 1_650_240_000
-"""18 April 2022, 0:00 UTC: the first day of the paper's week."""
+"""Start of the paper's week, Unix time: 18 April 2022, 0:00 UTC."""
 _EXTRACT = f"Extract the authors' single.query.response.times.zip and name the folder that has {FILE}."
 _NOTES = (
     "imported from the raw data of IMC22 (Kosek et al., 2022), not measured by crosslayer",
@@ -67,19 +67,19 @@ _NO_TIMES = (
 
 
 def import_folder(source: Path, folder: Path) -> Path:
-    """Write a dataset of the study `resolvers` from the extracted archive, which stays unchanged; return `folder`.
+    """Write a dataset of the study `resolvers` from the extracted archive; return `folder`.
 
     Parameters
     ----------
     source
-        The folder of the authors' file, or its parent.
+        The folder of the authors' file, or the parent of this folder; it stays unchanged.
     folder
         The folder of the dataset; it must be empty or missing.
 
     Raises
     ------
     CampaignError
-        If the file is missing or invalid; the error has the next step.
+        If the file is missing or invalid; the error says what to do.
     """
     check_new(folder)
     file = _file(source)
@@ -146,7 +146,7 @@ def _is_address(text: str) -> bool:
 
 
 def _rows(raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, int]:
-    """Rows of `resolver_queries`, and the number of omitted queries, which only filled a cache."""
+    """Rows of `resolver_queries`, and the number of queries that are left out because they only filled a cache."""
     measured = raw
     if "cache_warming" in raw.columns:
         measured = raw.filter(~pl.col("cache_warming").cast(pl.Boolean).fill_null(False))
@@ -217,7 +217,7 @@ def _rows(raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, int]:
 
 
 def _description(campaign: str, rows: pl.DataFrame, notes: list[str]) -> dict[str, Any]:
-    """Content of `campaign.json`; values that the file lacks are `unknown`."""
+    """Content of `campaign.json`; the measuring machine is unknown."""
     first, last = ends_of(rows["started_s"])
     return {
         "campaign": campaign,

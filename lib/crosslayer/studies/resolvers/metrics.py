@@ -1,4 +1,4 @@
-"""Queries of a comparison as in IMC 2022, section 3.1: only of resolvers with all of the paper's transports."""
+"""Selects the queries of a comparison as IMC 2022, section 3.1 does: resolvers must support all of its transports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CLEAR = ("DoUDP", "DoTCP")
 
 
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Queries on a new connection for a name in the cache; encrypted transports resume a session.
+    """Successful queries on a new connection for a name in the cache; encrypted transports resume a session.
 
     As in the paper, a resolver (an address) counts at a vantage point only if it answered there over each of the
     paper's transports.
@@ -23,8 +23,8 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        Successful queries only. The columns of `table`, `series` (the transport) and `pair` (vantage point and
-        address; the checks use it as link).
+        The columns of `table`, `series` (the transport) and `pair` (vantage point and address; the claims use it as
+        link).
     """
     clear = pl.col("protocol").is_in(_CLEAR)
     new = pl.when(clear).then(pl.lit(QueryState.COLD.value)).otherwise(pl.lit(QueryState.RESUMED.value))

@@ -17,12 +17,16 @@ _SENT = {"DoQ": "main", "DoQ, padded to 1024": "datagram-1200-padding-1024"}
 _FURTHER_BYTES = 1024 - 128
 """Additional bytes of the padded query, compared with the usual query, which is padded to 128 bytes."""
 _HEADERS_BYTES = 34
-"""IPv4 and Ethernet headers of a packet, which netem counts."""
+"""Bytes of a packet's IPv4 and Ethernet headers, which netem counts."""
 _DOQ_BYTES = 1200 + _HEADERS_BYTES + 128 + 43 + _HEADERS_BYTES
-"""Padded second flight of the client (RFC 9000, section 14.1), and query: 128 bytes with 43 bytes of overhead."""
+"""Bytes on the uplink up to the end of a DoQ query, headers included.
+
+The client's second flight is padded to 1200 bytes (RFC 9000, section 14.1). The query has 128 bytes and 43 bytes of
+overhead.
+"""
 _DOUDP_BYTES = 52 + _HEADERS_BYTES
 _UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
-"""DSL, and DSL with faster uplinks."""
+"""DSL, and the same link with uplinks 2, 4 and 16 times as fast."""
 SOURCES = {
     name: Source(
         "dns_exchanges",
@@ -34,12 +38,12 @@ SOURCES = {
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Query times by transport and padding, ms."""
+    """Query times by transport and padding of the query, ms."""
     return observed_from(SOURCES, {"dns_exchanges": dns_exchanges}, metrics.nominal_rtts(link_checks))
 
 
 def longer(series: str, other: str, link: str) -> Measure:
-    """Median difference between two kinds of query within a round, ms."""
+    """Query time of `series` minus that of `other`: median of the differences within rounds, ms."""
     return median({series: 1.0, other: -1.0}).on(link)
 
 

@@ -1,4 +1,4 @@
-"""DoQ conditions of the study: datagram and padding sizes of the client, by value of the column `condition`."""
+"""DoQ conditions of the study, by value of the column `condition`: sizes of the client's datagrams and padding."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ class DoqSizes(NamedTuple):
     """Sizes that the DoQ client sends."""
 
     series: str
-    """Label in figures."""
+    """Name of the condition in figures."""
     datagram_bytes: int
     """UDP payload of each datagram of the handshake (RFC 9000, section 14.1)."""
     padding_bytes: int

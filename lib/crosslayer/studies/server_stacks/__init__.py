@@ -1,4 +1,4 @@
-"""The conditions of `one-connection`, and the QUIC conditions of `combinations`, with another server implementation."""
+"""Effect of the server's QUIC implementation on the conditions of `one-connection` and `combinations`."""
 
 from crosslayer.study import question
 

@@ -29,12 +29,12 @@ from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, STACKS, WIDE
 from crosslayer.vocabulary import Protocol
 
 SAME_RTT = 0.02
-"""Tolerance within which times until name and first byte count as the same, RTT."""
+"""Maximum difference at which two times until the name, or until the first byte, count as equal, RTT."""
 _SAME_COST_RTT = 0.05
-"""Difference below which the study `one-connection` calls a load not slower, RTT."""
+"""Maximum delay at which the study `one-connection` does not call a load slower, RTT."""
 _SAME_DOCUMENT_RTT = 0.1
 _LARGE = "wikipedia.org"
-"""A page whose document is larger than the initial congestion window of aioquic."""
+"""Page whose document is larger than the initial congestion window of aioquic."""
 
 
 def _series(what: str, measure: str, stack: str) -> str:
@@ -44,7 +44,7 @@ def _series(what: str, measure: str, stack: str) -> str:
 def observed(
     resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame
 ) -> Observed:
-    """Times by condition, measure and server (`DoQ, then H3 1-RTT, first byte, aioquic`), ms."""
+    """Times by condition, measure and server, ms; a series is e.g. `DoQ, then H3 1-RTT, first byte, aioquic`."""
     rows = times(resolved_loads, dns_exchanges, page_loads).select(
         *metrics.ROUND, "value", series=pl.format("{}, {}, {}", "what", "measure", "stack")
     )
@@ -55,13 +55,17 @@ def observed(
 
 
 def later(what: str, measure: str, *pages: str, stack: str = SECOND) -> Measure:
-    """Median delay of a measure with `stack` compared with the first server, as differences within rounds, RTT."""
+    """Time with server `stack` minus that with the first server: median of the differences within rounds, RTT."""
     terms = {_series(what, measure, stack): 1.0, _series(what, measure, FIRST): -1.0}
     return median(terms, *pages, in_rtts=True)
 
 
 def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bool = False) -> Measure:
-    """Cost of a comparison with `stack`, as differences within rounds, RTT; `less`: minus the first server's cost."""
+    """Time until the document in `comparison.visit` minus that in `comparison.other`, with server `stack`.
+
+    The value is the median of the differences within rounds, RTT. With `less`, the same cost with the first server is
+    subtracted.
+    """
     terms: dict[str, float] = {}
     for one, sign in ((stack, 1.0), *([(FIRST, -1.0)] if less else [])):
         terms[_series(comparison.visit.name, DOCUMENT, one)] = sign
@@ -72,7 +76,7 @@ def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bo
 def in_every_cell(
     measured: Mapping[str, Callable[[str], Measure]], *pages: str
 ) -> Callable[[Observed], dict[str, Measure]]:
-    """The measures for each link and page; if `pages` are given, only for these."""
+    """The measures for each link and page; if `pages` are given, only for these pages."""
     any_series = _series(next(iter(VISITS)), NAME, FIRST)
 
     def measures(o: Observed) -> dict[str, Measure]:
@@ -91,7 +95,7 @@ def in_every_cell(
 def same(
     conditions: Iterable[str], measure: str, distance: float, *pages: str, stack: str = SECOND
 ) -> Callable[[Observed], Mapping[str, Measure]]:
-    """Margins: the measure of each condition differs by at most `distance` from that with the first server."""
+    """Margins of the claim that the times with `stack` and with the first server differ by at most `distance` RTT."""
     cells = in_every_cell({what: partial(later, what, measure, stack=stack) for what in conditions}, *pages)
     return lambda o: within(cells(o), 0.0, distance)
 
@@ -101,22 +105,22 @@ def _same_cost(o: Observed) -> Mapping[str, Measure]:
 
 
 def _much_later(what: str, page: str) -> Measure:
-    """Delay of the document compared with the first server, minus half a round-trip; RTT."""
+    """Margin, RTT: above 0 if the second server completes the document over half a round-trip later than the first."""
     return later(what, DOCUMENT, page) - 0.5
 
 
 def _saved_more(page: str) -> Measure:
-    """Saving of one connection over DoQ, minus that with the first server, plus the tolerance; RTT."""
+    """Margin, RTT: above 0 if one connection saves at least as much with the second server (tolerance `SAME_RTT`)."""
     return SAME_RTT - cost(_OVER_DOQ, page, less=True)
 
 
 def _not_slower(comparison: VisitComparison, page: str) -> Measure:
-    """Tolerance of `not slower` minus the cost of the comparison, RTT."""
+    """Margin, RTT: above 0 if `comparison.visit` is not slower than `comparison.other` with the second server."""
     return _SAME_COST_RTT - cost(comparison, page)
 
 
 def _token_saves_less(page: str) -> Measure:
-    """Saving of the token with the first server, minus that with the second; RTT."""
+    """Margin, RTT: above 0 if the token saves less time with the second server than with the first."""
     return cost(_TOKEN, page, less=True) * -1.0
 
 

@@ -1,4 +1,4 @@
-"""Conditions of the study by name, with the columns of their rows, and the comparisons of the answer."""
+"""Conditions of the study by name, and the comparisons of visits that its answer uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import product
 from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 NAME, FIRST_BYTE, DOCUMENT = "name", "first byte", "document"
-"""Timed events: answer for the name, header of the document's response, last byte of the document."""
+"""Events until which times count: the answer for the name, the response's header, the document's last byte."""
 
 _FULL, _EARLY = Resumption.NONE, Resumption.EARLY_DATA
 _ONE, _ZERO = Http3.ONE_RTT, Http3.ZERO_RTT
@@ -25,7 +25,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class ServerVisit:
-    """A visit of `resolved_loads`; its fields are columns of the table."""
+    """A way to resolve a name and load its page; each field is the column of `resolved_loads` of the same name."""
 
     protocol: Protocol
     resumption: Resumption = _FULL
@@ -35,7 +35,7 @@ class ServerVisit:
 
     @property
     def name(self) -> str:
-        """Name in figures."""
+        """Name of the visit in figures."""
         lookup = f"{self.protocol}{_STATES[self.resumption]}"
         if self.connections is Sharing.SHARED:
             return f"{lookup} and page on one connection{_EXTRAS[self.condition]}"
@@ -56,26 +56,26 @@ def _visits() -> Iterator[ServerVisit]:
 
 
 def shared(resumption: Resumption, condition: str = "main") -> ServerVisit:
-    """Visit with name and page on one connection."""
+    """Visit with name and page on one connection; with `EARLY_DATA`, it is a resumed connection."""
     return ServerVisit(Protocol.DOH3, resumption, Sharing.SHARED, _ZERO if resumption is _EARLY else _ONE, condition)
 
 
 VISITS = {visit.name: visit for visit in _visits()}
-"""Modes of the study `one-connection`, by name."""
+"""Visits by name: the modes of the study `one-connection`."""
 
 EXCHANGES = {
     f"exchange over {protocol}{_STATES[resumption]}": (protocol, resumption)
     for protocol in (Protocol.DOUDP, Protocol.DOQ, Protocol.DOH3)
     for resumption in protocol.transport.resumptions
 }
-"""Transport and state of a DNS exchange, by name."""
+"""DNS exchanges by name, each with transport and resumption."""
 
 LOADS = {
     "H3 1-RTT in Chromium": (_ONE, "main"),
     "H3 0-RTT in Chromium": (_ZERO, "main"),
     "H3 0-RTT in Chromium, no token": (_ZERO, "no-token"),
 }
-"""Handshake and condition of a load in Chromium, by name."""
+"""Loads in Chromium by name, each with handshake and condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +100,4 @@ ANSWER = (
         "returning: no token over a token", ServerVisit(Protocol.DOUDP, h3=_ZERO, condition="no-token"), _PLAIN_BACK
     ),
 )
-"""Comparisons of the answer: cost of a transport, saving of one connection, saving of the token."""
+"""Comparisons that the study's answer uses: cost of a transport, saving of one connection, saving of the token."""

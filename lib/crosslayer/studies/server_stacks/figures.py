@@ -54,9 +54,9 @@ def _times(inputs: Inputs) -> pl.LazyFrame:
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
-    """Delay of each measure with a server compared with the first server, within a round; multiples of the RTT.
+    """Time with each server on aioquic minus that with quic-go, within a round; multiples of the RTT.
 
-    Columns what, measure (name, first byte, document), stack, link, page, n, rounds, median, low, high.
+    Columns what (the condition), measure (name, first byte, document), stack, link, page, n, rounds, median, low, high.
     """
     later = differences(_times(inputs), inputs.rtts)
     medians = metrics.medians(later, "difference_rtt", ["what", "measure", "stack", "link", "page"])
@@ -68,7 +68,7 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
 def _by_condition(
     shown: pl.DataFrame, field: str, styles: dict[str, Style], title: str, *, least: tuple[float, float], margin: float
 ) -> AnyChart:
-    """Chart with a row for each condition, a column for each link and a mark for each page."""
+    """Chart of differences: a row for each condition, a plot for each link, a series for each value of `field`."""
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
@@ -114,7 +114,7 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _range(values: pl.Series, digits: int) -> str:
-    """Least and greatest value with signs; one number if both round to the same text."""
+    """Smallest and largest value with signs; one number if both are equal after rounding."""
     ends = (float(values.sort()[end]) for end in (0, -1))
     signed = (f"{round(end, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}") for end in ends)
     return " to ".join(dict.fromkeys(signed))
@@ -132,7 +132,7 @@ def first_byte_verdict(frame: pl.DataFrame) -> str:
 
 
 def document_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: difference of the document between servers."""
+    """Verdict: how much later the document is complete with each server on aioquic than with quic-go."""
     sentences = []
     for stack in (SECOND, WIDE):
         of_stack = frame.filter(measure=DOCUMENT, stack=stack)
@@ -149,14 +149,14 @@ def document_verdict(frame: pl.DataFrame) -> str:
 
 
 _FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
-"""The visit whose datagrams are shown: with 0-RTT, no handshake precedes the document."""
+"""Visit whose datagrams the figure shows. With 0-RTT, no handshake precedes the document."""
 
 
 def arrivals_data(inputs: Inputs) -> pl.DataFrame:
-    """Arrival of the largest document's datagrams with each server, in the first round of one visit.
+    """Arrival of the largest document's datagrams with each server, from the first round.
 
-    Columns stack, link, page, rtt (time of arrival, multiples of the RTT), kb (UDP payload received on the page's
-    connection until then).
+    A row has one datagram of the visit `_FOLLOWED`. Columns stack, link, page, rtt (time of arrival, multiples of the
+    RTT), kb (UDP payload that the page's connection has received until this time).
     """
     columns = ["stack", "link", "page", "round", "arrived_ms", "arrived_bytes", "received_bytes", "nominal_rtt_ms"]
     rows = visits(inputs.resolved_loads).filter(what=_FOLLOWED).join(inputs.rtts, on="link").select(columns).collect()
@@ -197,7 +197,7 @@ def arrivals_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def arrivals_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: data received before the first gap of more than half a round-trip."""
+    """Verdict: how much data arrives from each server before the first gap of more than half a round-trip."""
     sent: dict[str, list[str]] = {}
     for (stack, link), of_one in frame.group_by("stack", "link", maintain_order=True):
         times = of_one["rtt"]
@@ -212,10 +212,10 @@ def arrivals_verdict(frame: pl.DataFrame) -> str:
 
 
 def answer_data(inputs: Inputs) -> pl.DataFrame:
-    """Time until the document of one visit is complete minus that of another visit, with each server.
+    """Comparisons of `ANSWER`: time until the document of a visit is complete minus that of another, with each server.
 
     Columns what (the comparison), stack, link, page, n, rounds, median, low, high (multiples of the RTT), percent (of
-    the other's median).
+    the other visit's median).
     """
     of_all, parts = _times(inputs), []
     keys = ["stack", "link", "page"]
@@ -249,7 +249,7 @@ def answer_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def answer_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: whether the answer depends on the server."""
+    """Verdict: whether the comparisons of `ANSWER` depend on the server."""
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     sentences = []
     for comparison in (ANSWER[0], ANSWER[3], ANSWER[-1]):

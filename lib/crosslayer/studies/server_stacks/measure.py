@@ -1,4 +1,4 @@
-"""Each condition with each server in every round. The servers on aioquic run on further hosts at the far end."""
+"""Measures each condition with each server in every round; servers on aioquic run on far hosts of their own."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ CONDITIONS = {
     "H3 0-RTT": Load("0-rtt"),
     "H3 0-RTT without token": Load("0-rtt", "no-token", token=False),
 }
-"""The conditions of `combinations` that use QUIC, and its baseline."""
+"""Conditions of the study `combinations` that use QUIC, and the baseline of that study."""
 
 
 class ServerStacks(Measurer):
-    """Visits of `one-connection`, exchanges and loads with each server; with the wide window, visits only."""
+    """Measurer of visits as in `one-connection`, and of exchanges and loads in Chromium, with each server.
+
+    With the third server, aioquic with the window of quic-go, it measures visits only.
+    """
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -54,7 +57,7 @@ class ServerStacks(Measurer):
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Version of the second server."""
+        """Version of the server on aioquic."""
         return {"second_server": second_server_version()}
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -68,7 +71,7 @@ class ServerStacks(Measurer):
         return table, columns | {"condition": labelled(stack, columns["condition"])}
 
     def warm_up(self) -> None:
-        """Warm up all measurers of all servers."""
+        """Warm up the measurers of each server."""
         for part in self._kinds:
             part.warm_up()
 
@@ -77,7 +80,7 @@ class ServerStacks(Measurer):
         self._stack.close()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Make one observation; the column `condition` of its rows names the server."""
+        """Make one observation; a prefix in the column `condition` of its rows names the server (`PREFIXES`)."""
         stack, part, name = self._parts[condition]
         rows = part.measure(name, cell, round_number, position)
         for server in self._others:

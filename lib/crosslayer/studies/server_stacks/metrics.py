@@ -21,7 +21,7 @@ from crosslayer.studies.server_stacks.stacks import FIRST, STACKS, labelled
 from crosslayer.vocabulary import Role
 
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms"}
-"""Columns of `resolved_loads` by timed event."""
+"""Events of a visit, each with the column of `resolved_loads` that has the time until this event."""
 
 _FIELDS = ("protocol", "resumption", "connections", "h3", "condition")
 _BY_STACK = [*metrics.ROUND, "what", "measure", "stack"]
@@ -41,7 +41,7 @@ def columns_of(what: str, stack: str) -> dict[str, str]:
 
 
 def times(resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Times by condition, timed event and server.
+    """Times until each event, by condition and server.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def times(resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads:
 
 
 def visits(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful visits with their name in `what` and the server in `stack`."""
+    """Successful visits: rows of `resolved_loads` with the visit's name in `what` and the server in `stack`."""
     return _named(metrics.resolved_loads(resolved_loads), VISITS)
 
 
@@ -73,7 +73,7 @@ def _named(rows: pl.LazyFrame, conditions: Mapping[str, Any]) -> pl.LazyFrame:
 
 
 def differences(of: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """Differences between each server and the first one within a round, from rows of `times`.
+    """Times with each server on aioquic minus those with quic-go, within a round; takes rows of `times`.
 
     Returns
     -------
@@ -87,12 +87,12 @@ def differences(of: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def costs(of: pl.LazyFrame, comparison: VisitComparison) -> pl.LazyFrame:
-    """Time until the document of one visit is complete minus that of another, with each server, from rows of `times`.
+    """Time until the document in `comparison.visit` minus that in `comparison.other`; takes rows of `times`.
 
     Returns
     -------
     polars.LazyFrame
-        The columns of `ROUND`, stack, difference_ms, difference_percent (of the other's median in the cell).
+        The columns of `ROUND`, stack, difference_ms, difference_percent (of the median of `other` in the cell).
     """
     documents = of.filter(measure=DOCUMENT)
     parts = [
