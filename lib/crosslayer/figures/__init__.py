@@ -1,7 +1,7 @@
 """Parts of figures: `Figure`, `draw`, a small grammar of marks, and one style for all figures.
 
-The figures are in the packages of their studies. This package uses no clock and no network, and writes no files:
-`crosslayer.report` does.
+Each study's package defines its own figures. This package uses no clock and no network. It writes no files:
+`crosslayer.report` writes them.
 """
 
 import crosslayer.figures.quick_altair  # noqa: F401  # before any other module imports Altair

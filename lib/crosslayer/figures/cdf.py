@@ -1,7 +1,7 @@
-"""CDF figures: their rows and their panels.
+"""CDF figures: makes their rows from observations and published values, and draws their plots.
 
-A row is a point of a curve (`kind` curve), a median with its interval (median), or a single published value (point).
-`source` is measured or published.
+The column `kind` says what a row is: a point of a curve (`curve`), a median with its interval (`median`), or a single
+published value (`point`). The column `source` is `measured` or `published`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEMA = {
 }
 
 TOP = 0.99
-"""Plots end at this quantile of the slowest curve."""
+"""Quantile of the slowest curve at which the x axis ends."""
 
 _AXES_WIDTH = 48
 _LEVELS = {"min": 0.0, "max": 1.0} | {f"p{q}": q / 100 for q in range(1, 100)}
@@ -44,7 +44,7 @@ class Panel:
     name: str
     """Value of the column `panel`; the title of the plot if a figure has several."""
     x_title: str
-    """Quantity and unit."""
+    """Title of the x axis: quantity and unit."""
     series: tuple[str, ...]
 
 
@@ -58,14 +58,14 @@ class CurveGroup(NamedTuple):
 
 
 def measured(observations: metrics.Frames, value: str, *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
-    """Curves and medians of observations.
+    """Rows of measured curves and medians, for each panel and series.
 
     Parameters
     ----------
     observations
-        Rows with campaign, round, host, panel, series and the value.
+        Rows with campaign, round, host, panel, series and the column `value`.
     value
-        Column to draw.
+        Name of the column to draw.
     points
         Maximum number of points per curve.
     """
@@ -78,7 +78,7 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
 
 
 def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
-    """Curves and medians of groups of observations, with at most `points` points per curve."""
+    """Rows of measured curves and medians of groups, with at most `points` points per curve."""
     parts = [pl.DataFrame(schema=SCHEMA)]
     for panel, series, values, rounds in groups:
         x, cdf = metrics.curve(values, points)
@@ -92,12 +92,12 @@ def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_P
 
 
 def published_curves(curves: pl.DataFrame) -> pl.DataFrame:
-    """Published curves; `curves` has panel, series, x and cdf."""
+    """Rows of published curves; `curves` has the columns panel, series, x and cdf."""
     return _tidy("published", curves.with_columns(kind=pl.lit("curve")))
 
 
 def published_quantiles(quantiles: pl.DataFrame) -> pl.DataFrame:
-    """Published curves from quantiles; `quantiles` has panel, series and some of the columns min, p1 ... p99, max."""
+    """Rows of published curves from quantiles; `quantiles` has panel, series and some of min, p1 to p99, max."""
     known = [name for name in _LEVELS if name in quantiles.columns]
     long = (
         quantiles.unpivot(known, index=["panel", "series"], variable_name="level", value_name="x")
@@ -109,7 +109,7 @@ def published_quantiles(quantiles: pl.DataFrame) -> pl.DataFrame:
 
 
 def published_points(points: pl.DataFrame) -> pl.DataFrame:
-    """Single published values; `points` has panel, series, x and cdf."""
+    """Rows of single published values; `points` has the columns panel, series, x and cdf."""
     return _tidy("published", points.with_columns(kind=pl.lit("point")))
 
 
@@ -133,20 +133,20 @@ def chart(
     whole: bool = False,
     published_steps: bool = False,
 ) -> alt.VConcatChart:
-    """Panels one below the other, with one legend, as wide as a column.
+    """Chart of panels one below the other, with one legend, as wide as a column of a paper.
 
     Parameters
     ----------
     frame
-        Columns of `SCHEMA`.
+        Rows with the columns of `SCHEMA`.
     panels
-        What to draw, in order.
+        Panels to draw, from top to bottom.
     height
         Height of one panel, px.
     whole
-        Whether to show the tails too.
+        Whether to show whole curves; otherwise the x axis ends at the quantile `TOP`.
     published_steps
-        Whether to draw published curves as steps, if they consist of few observations.
+        Whether to draw published curves as steps, as is right for curves of few observations.
     """
     order = panels[0].series
     titles = [panel.x_title for panel in panels]
@@ -213,10 +213,10 @@ def layers(
 
 
 def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
-    """Range of the x axis: from the smallest value to the quantile `top` of every curve, with a margin.
+    """Range of the x axis: from the smallest value to the greatest of the curves' quantiles `top`, with a margin.
 
-    The quantile is the smallest value that at least this share of the curve does not exceed. A curve of fewer than 100
-    observations is therefore shown completely.
+    The quantile is the smallest value that at least the share `top` of the observations does not exceed. With 0.99, a
+    curve of fewer than 100 observations is therefore shown completely.
     """
     curve = frame.filter(pl.col("kind") == "curve")
     tops = (
@@ -231,7 +231,7 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
 
 
 def tail_note(frame: pl.DataFrame) -> str:
-    """A note that plots leave out the tail of a curve; empty if no plot does."""
+    """Sentence that the plots leave out the tail of a curve; empty if they show all curves completely."""
     cut = any(
         group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")
@@ -240,13 +240,13 @@ def tail_note(frame: pl.DataFrame) -> str:
 
 
 def table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Medians of a CDF figure and the published ones.
+    """Medians of a CDF figure, with the published medians.
 
     Returns
     -------
     polars.DataFrame
-        panel, series, n, median, low, high (95 % interval), published (null if nothing was), in the unit of the
-        figure; in the order of the panels.
+        panel, series, n, median, low, high (95 % interval), published (null without a published median). Values have
+        the unit of the figure, and rows the order of the panels.
     """
     key = ["panel", "series"]
     medians = frame.filter(pl.col("kind") == "median")

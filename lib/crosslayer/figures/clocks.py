@@ -1,7 +1,7 @@
-"""Comparison of a campaign in real time with one in virtual time, for any study with page loads, exchanges or queries.
+"""Figures that compare a study's campaign in real time with its campaign in virtual time.
 
-A duration in virtual time contains only network and timers; in real time it also contains computing
-(docs/reference/clocks.md).
+They are drawn for studies with page loads, exchanges or queries at a steady pace. A duration in virtual time contains
+only network and timers; in real time it also contains computing (docs/reference/clocks.md).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _FURTHER = (
     Style(ORANGE, "circle", LONG),
 )
 _EMPTY = {"kind": "full handshake", "condition": "usual"}
-"""Titles of empty keys."""
+"""Titles of a condition's fields `kind` and `condition` if they are empty."""
 _TITLES = {
     "refused": "ticket refused",
     "kept": "kept connection",
@@ -62,24 +62,24 @@ _TITLES = {
     "0-rtt": "0-RTT",
     "early-data": "early data",
 }
-"""Titles of conditions, resumptions and connections that several studies have."""
+"""Titles of values that several studies have, e.g. of the resumption `early-data`."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
 
 
 @dataclass(frozen=True, slots=True)
 class BothClocks:
-    """The tables of two campaigns of one study."""
+    """Tables of a study's campaign in real time (`wall`) and of its campaign in virtual time."""
 
     wall: Inputs
     virtual: Inputs
 
 
 def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.DataFrame:
-    """Duration of each condition in real and in virtual time.
+    """Duration of each condition in real and in virtual time, ms.
 
-    `titles` has the titles of conditions in panels and series. Columns panel, link, page, series, condition, and those
-    of `metrics.clocks.compared`: ms.
+    `titles` has titles by value of a condition; panels and series are named by them. Columns panel, link, page, series,
+    condition, and those of `metrics.clocks.compared`.
     """
     wall, virtual, known = _both(of)
     shown = [condition for condition in known if condition.measure != clocks.START]
@@ -95,11 +95,12 @@ def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
 
 
 def differences_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.DataFrame:
-    """The increase by each step from one condition to another within a round, in real and in virtual time.
+    """Difference between two conditions within a round, in real and in virtual time, ms.
 
-    `titles` has the titles of conditions in panels and series. Columns panel, link, page, series, condition, reference,
-    those of `metrics.clocks.compared` (ms), agrees, and the possible reasons for a difference of
-    `metrics.clocks.reasons`: before_ms, cpu_ms and packets.
+    `titles` has titles by value of a condition; panels and series are named by them. Columns panel, link, page, series,
+    condition, reference (the subtracted condition), those of `metrics.clocks.compared`, and agrees. `agrees` says
+    whether real and virtual time have the same difference. The columns before_ms, cpu_ms and packets have possible
+    reasons if they do not (`metrics.clocks.reasons`).
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
@@ -116,7 +117,7 @@ def differences_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
 
 
 def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[ComparedCondition]]:
-    """Durations in real and in virtual time, and the conditions that both campaigns have on all their links.
+    """Durations in real time, those in virtual time, and the conditions that both campaigns have on all their links.
 
     Links with random loss are excluded: the campaigns lose different packets there.
     """
@@ -139,7 +140,7 @@ def _links(frame: pl.DataFrame, condition: ComparedCondition | None = None) -> s
 
 
 def _varying(known: list[ComparedCondition]) -> list[str]:
-    """Fields in which the conditions differ."""
+    """Names of the fields in which the conditions differ."""
     labels = ("transport", "h3", "kind", "condition")
     return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
@@ -149,7 +150,7 @@ def _measures(known: list[ComparedCondition]) -> int:
 
 
 def _described(condition: ComparedCondition, varying: list[str], titles: Mapping[str, str]) -> tuple[str, str]:
-    """The series of a condition, and the other fields in which it differs."""
+    """Title of a condition's series, and the titles of its other fields in `varying` as one text."""
     titled = _titled(condition, titles)
     if "transport" in varying and condition.transport:
         return condition.transport, titled.named(*(word for word in varying if word != "transport"))
@@ -157,7 +158,7 @@ def _described(condition: ComparedCondition, varying: list[str], titles: Mapping
 
 
 def _step_described(step: Step, varying: list[str], titles: Mapping[str, str]) -> tuple[str, str]:
-    """Panel and series of a step."""
+    """Titles of the panel and the series of a step from one condition to another."""
     series, _ = _described(step.condition, varying, titles)
     sides = [_titled(side, titles) for side in (step.condition, step.reference)]
     others = sides[0].named(*(word for word in varying if word not in ("transport", step.word)))
@@ -167,7 +168,7 @@ def _step_described(step: Step, varying: list[str], titles: Mapping[str, str]) -
 
 
 def _titled(condition: ComparedCondition, titles: Mapping[str, str]) -> ComparedCondition:
-    """The condition with titles in place of its values."""
+    """Copy of the condition with titles in place of the values of `kind` and `condition`."""
     kind, name = (titles.get(value, value) for value in (condition.kind, condition.condition))
     return replace(condition, kind=kind, condition=name)
 
@@ -183,7 +184,7 @@ def _ordered(of: BothClocks, parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def both_clocks(frame: pl.DataFrame) -> AnyChart:
-    """Bars: virtual time, and the additional real time with its interval."""
+    """Chart of bars: the duration in virtual time, and what real time adds to it, with an interval."""
     if frame.is_empty():
         return marks.empty_plot("no condition was measured in both real and virtual time", TEXT_WIDTH - 60, 80)
     rows = frame.with_columns(
@@ -215,7 +216,10 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
 
 
 def differences(frame: pl.DataFrame) -> AnyChart:
-    """Dots with intervals in real time, ticks in virtual time; dots are hollow if the two do not agree."""
+    """Chart of differences: dots with intervals for real time, ticks for virtual time.
+
+    A dot is hollow if the two times do not agree.
+    """
     if frame.is_empty():
         return marks.empty_plot("no two conditions were measured in both real and virtual time", TEXT_WIDTH - 60, 80)
     title = pl.col("link").map_elements(link_title, return_dtype=pl.String)
@@ -248,7 +252,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
 
 
 def _encodings(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
-    """Series in the order of the styles, and their encodings."""
+    """Names of the series in the order of the legend, and the encodings that distinguish them."""
     rows = set(frame["series"])
     taken = {(style.color, style.shape) for name, style in _STYLES.items() if name in rows}
     free = [style for style in _FURTHER if (style.color, style.shape) not in taken]
@@ -272,7 +276,7 @@ def _interval_tips() -> list[alt.Tooltip]:
 def _panels(
     rows: pl.DataFrame, plot: Callable[[alt.Chart, alt.Y], list[alt.Chart]], *, label_px: int, row_px: int
 ) -> AnyChart:
-    """A plot for each panel, with rows and series of its own and one legend."""
+    """Chart with a plot for each panel. Each plot has its own rows and series; all have one legend."""
     panels = rows["panel"].unique(maintain_order=True)
     width = TEXT_WIDTH // _COLUMNS - label_px - 16
     plots = []
@@ -292,14 +296,20 @@ def _panels(
 
 
 def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns link, page, condition, n, virtual, computing (wall minus virtual), low, high (ms), network_percent."""
+    """Table of durations, ms, with the share of real time that network and timers take.
+
+    Columns link, page, condition, n, virtual, computing (real minus virtual time), low, high, network_percent.
+    """
     share = pl.col("virtual") / pl.col("wall") * 100
     names = ("link", "page", "condition", "n", "virtual")
     return frame.select(*names, computing="apart", low="low", high="high", network_percent=share)
 
 
 def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Differences that do not agree: panel, link, page, condition, virtual, wall, apart, low, high, reasons; ms."""
+    """Table of the differences that do not agree in real and in virtual time, ms.
+
+    Columns panel, link, page, condition, virtual, wall, apart (real minus virtual), low, high, and possible reasons.
+    """
     reasons = [name for name in ("before_ms", "cpu_ms", "packets") if name in frame.columns]
     apart = frame.filter(~pl.col("agrees")) if frame.height else frame.with_columns(agrees=pl.lit(True))
     names = ("panel", "link", "page", "condition", "virtual", "wall", "apart", "low", "high")
@@ -307,7 +317,7 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_verdict(frame: pl.DataFrame) -> str:
-    """How many differences between conditions agree in real and in virtual time, and how far apart the others are."""
+    """Verdict: how many differences agree in real and in virtual time, and how far apart the two are in other cases."""
     known = frame.drop_nulls("low") if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
@@ -331,7 +341,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
-    """The figures that compare a study's two campaigns; their `data` takes a `BothClocks`.
+    """Two figures that compare a study's campaigns in real and in virtual time; their `data` takes a `BothClocks`.
 
     `titles` has the titles of the study's conditions (`Study.condition_titles`).
     """

@@ -1,4 +1,4 @@
-"""Comparison of series: medians of each, and differences of two within a round, as rows, chart and table."""
+"""Figures that compare series of durations: medians of each series, and differences of two within a round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import TEXT_WIDTH, AnyChart, Style, with_titles
 
 MEASURED, DIFFERENCE, POOLED = "measured", "difference", "pooled"
-"""Sources of rows: a series in a cell, the difference of two series within a round, and either pooled over cells."""
+"""Sources of rows.
+
+A row has a series in a cell, the difference of two series within a round, or a value pooled over several cells. Pooled
+values are differences if the comparison has any, else series.
+"""
 
 _KEYS = ("measure", "source", "page", "link", "series")
 _CELL = ["link", "page"]
@@ -26,48 +30,48 @@ Unit = Literal["RTT", "ms"]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A comparison of series of durations; `figure` makes the `Figure`.
+    """A comparison of series of durations; the method `figure` makes its `Figure`.
 
-    Its rows have the columns link, page, series, n, rounds, median, low, high (95 % interval; null under `MIN_ROUNDS`
-    rounds), measure and source (`MEASURED`, `DIFFERENCE`, `POOLED`), whatever the study.
+    In every study, the rows have the columns link, page, series, n, rounds, median, low, high (95 % interval; null
+    under `MIN_ROUNDS` rounds), measure and source (`MEASURED`, `DIFFERENCE`, `POOLED`).
     """
 
     observations: Callable[[Inputs], pl.LazyFrame]
-    """Rows with the columns of a round, `series`, and the columns of `measures`."""
+    """Makes the observations: rows with the columns `metrics.ROUND`, `series`, and those that `measures` names."""
     measures: Mapping[str, str]
-    """Column of each measure (ms), by its label. The first is drawn, or all if `columns_by` is `measure`."""
+    """Measures by label, each with its column (ms). All are drawn if `columns_by` is `measure`, else only the first."""
     measures_in_ms: Mapping[str, str] = field(default_factory=dict)
-    """Further measures, always in ms."""
+    """Further measures, whose rows are always in ms; they are not drawn."""
     unit: Unit = "RTT"
     """Unit of `measures`: ms, or multiples of the link's nominal RTT."""
     differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Pairs of series, the first minus the second within a round; the key is the series of the difference's rows."""
+    """Differences by name, each a pair of series: the first minus the second within a round."""
     pooled: Sequence[str] | None = None
-    """Columns that pooled rows distinguish; cells are pooled over all others. None: there are no pooled rows."""
+    """Columns by which pooled rows are grouped, e.g. page to pool all links. None: there are no pooled rows."""
     styles: Mapping[str, Style]
-    """Series that are drawn, in the order of the legend."""
+    """Style of each series that is drawn, in the order of the legend."""
     axis: str
     """Title of the axis of values."""
     drawn: str = MEASURED
     """Source of the rows that are drawn."""
     least: tuple[float, float] = (0.0, 1.0)
-    """Range that the axis always includes."""
+    """Range that the axis of values always includes."""
     margin: float = 0.1
-    """Margin of the axis beyond the intervals."""
+    """Distance from the outermost intervals to the ends of the axis, in the unit of the axis."""
     reference: float | None = None
-    """Value with a dashed line, e.g. one RTT."""
+    """Value at which the plot has a dashed line, e.g. one RTT."""
     zero_line: bool = False
-    """Whether 0 has a line."""
+    """Whether the plot has a line at 0."""
     rows_by: Literal["link_title", "page"] = "link_title"
-    """Column with a row in each plot for each of its values."""
+    """Column whose values are the rows of each plot."""
     columns_by: Literal["page", "measure"] = "page"
-    """Column with a plot for each of its values, side by side."""
+    """Column whose values have a plot each, side by side."""
     facet_rows_by: Literal["link_title"] | None = None
-    """Column with a row of plots for each of its values."""
+    """Column whose values have a row of plots each, one below the other."""
     counted: str = "loads"
     """Name of the observations that `n` counts."""
     empty: str = "no observations of this study"
-    """Text of the plot without rows."""
+    """Text in place of the plot if there are no rows."""
 
     def rows(self, inputs: Inputs) -> pl.DataFrame:
         """Medians with 95 % intervals, sorted by the link's RTT and by page."""
@@ -82,7 +86,7 @@ class Comparison:
         return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
 
     def _parts(self, inputs: Inputs, observed: pl.LazyFrame, column: str, unit: Unit) -> list[tuple[str, pl.DataFrame]]:
-        """Source and rows of one measure."""
+        """Rows of one measure (`column`), by source."""
 
         def medians(frame: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
             if unit == "ms":
@@ -102,7 +106,7 @@ class Comparison:
         return parts
 
     def chart(self, frame: pl.DataFrame) -> AnyChart:
-        """Dots with intervals in small multiples."""
+        """Chart of dots with intervals, a plot for each value of `columns_by`."""
         shown = frame.filter(pl.col("source") == self.drawn, pl.col("series").is_in(list(self.styles)))
         first, *others = self.measures
         shown = shown.filter(pl.col("measure").is_in([first, *others] if self.columns_by == "measure" else [first]))
@@ -133,9 +137,9 @@ class Comparison:
         return chart
 
     def table(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Columns measure, source, page, link, series, n, median, low, high; in `unit`, or in ms."""
+        """Table of measure, source, page, link, series, n, median, low, high; in `unit` or in ms."""
         return frame.select(*_KEYS, "n", "median", "low", "high")
 
     def figure(self, **fields: Any) -> Figure:
-        """The figure; `fields` are the others of `Figure`, e.g. name, title, notebook, caption, verdict."""
+        """Figure of this comparison; `fields` are the other fields of `Figure`, e.g. name, title and caption."""
         return Figure(data=self.rows, chart=self.chart, table=self.table, width=TEXT_WIDTH, **fields)

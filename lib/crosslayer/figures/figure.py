@@ -1,4 +1,4 @@
-"""Define and draw a figure: rows from tables, a chart from rows, and all its output formats."""
+"""Defines and draws figures: makes rows from tables, a chart from the rows, and SVG, PNG and Vega-Lite of the chart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crosslayer.figures import cdf
 from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, FONT_WEIGHTS, AnyChart, framed, woff
 
 _DECIMALS = 6
-"""Decimals of drawn values (ms, round-trips, parts of 1), finer than the resolution of any clock."""
+"""Decimal places of the rows' values (ms, round-trips, parts of 1), finer than the resolution of any clock."""
 MAX_ROWS = 5000
 """Maximum number of rows that a chart may embed."""
 
@@ -30,10 +30,10 @@ PNG_SCALE = 2.0
 """Pixels of a PNG per CSS pixel."""
 
 _PALETTE_COLOURS = 64
-"""Colours of a picture in a notebook; a chart has a dozen and their blends with the background."""
+"""Number of colours of a PNG in a notebook. A chart has about twelve, and their blends with the background."""
 
 _IN_JUPYTERLAB = "v5"
-"""Major version of Vega-Lite in JupyterLab; the charts have the same meaning in it."""
+"""Major version of Vega-Lite in JupyterLab, which also draws our charts correctly."""
 
 
 class FigureError(CrosslayerError):
@@ -45,33 +45,33 @@ class Figure:
     """One figure of a study."""
 
     name: str
-    """File name without ending."""
+    """Name of the figure's files, without ending."""
     title: str
     paper_figure: str = ""
     """Corresponding figure or table of the paper, e.g. `Fig. 5`; empty if there is none."""
     notebook: str
-    """Notebook that explains it."""
+    """Name of the notebook that explains the figure."""
     caption: str
-    """Caption; `draw` adds the provenance."""
+    """Caption without the provenance, which `draw` adds."""
     note: str = ""
     """Meaning of marks and overlays, one or two sentences under the plot."""
     data: Callable[[Any], pl.DataFrame]
-    """Makes the rows of the chart: from `Inputs`, or from the results of a benchmark."""
+    """Makes the rows of the chart from its argument: `Inputs`, `BothClocks`, or the results of a benchmark."""
     chart: Callable[[pl.DataFrame], AnyChart]
-    """Draws the rows."""
+    """Draws the rows as a chart."""
     table: tuple[str, ...] | Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """Its numbers as a table: columns of its rows, or a function of its rows."""
+    """Table of the figure's numbers: names of columns of the rows, or a function that makes a table of the rows."""
     verdict: Callable[[pl.DataFrame], str] | None = None
-    """Answers the question of its study in a sentence, from its rows."""
+    """Answers the question of the study in sentences, from the rows."""
     lacks: Callable[[Any], str] | None = None
-    """Returns a sentence on missing data of the study, from the argument of `data`; empty if nothing is missing."""
+    """Returns a sentence on missing data; empty if nothing is missing. It takes the argument of `data`."""
     width: int = COLUMN_WIDTH
     whole: bool = False
-    """Whether a CDF figure shows its tails too. Otherwise it ends at the 99th percentile, with a note."""
+    """Whether a CDF figure shows whole curves. Otherwise its axis ends at the 99th percentile, with a note."""
 
     @property
     def heading(self) -> str:
-        """Paper figure and title."""
+        """Title, after the name of the paper's figure if there is one."""
         return f"{self.paper_figure}. {self.title}" if self.paper_figure else self.title
 
 
@@ -85,9 +85,9 @@ class Drawing:
     caption: str
     """Caption with provenance."""
     table: pl.DataFrame | None
-    """Its numbers as a table; None if the figure has no table."""
+    """Table of the figure's numbers; None if the figure has no table."""
     verdict: str | None
-    """The answer to its study's question; None if the figure has no verdict."""
+    """Answer to the question of the study; None if the figure has no verdict."""
     _spec: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -96,7 +96,7 @@ class Drawing:
         return alt.VConcatChart.from_dict(self._spec, validate=False)
 
     def vega_lite(self) -> dict[str, Any]:
-        """The chart as Vega-Lite with embedded rows. The outermost level is a copy, to which keys can be added."""
+        """The chart as Vega-Lite with embedded rows. Callers may add keys to the outermost level, a copy."""
         return dict(self._spec)
 
     def svg(self) -> str:
@@ -138,7 +138,7 @@ class Drawing:
 
 
 def _with_palette(png: bytes) -> bytes:
-    """The same picture with a colour palette, an eighth of the size, so that notebooks stay small in git."""
+    """The same PNG with a colour palette. It has an eighth of the size, so notebooks stay small in git."""
     palette = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(_PALETTE_COLOURS).save(palette, "PNG", optimize=True)
@@ -146,7 +146,7 @@ def _with_palette(png: bytes) -> bytes:
 
 
 def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a chart with its rows as CSV, half the size, because rows do not repeat the names of columns."""
+    """Copy of a chart with its rows as CSV. It has half the size, because rows do not repeat the names of columns."""
     formats: dict[str, dict[str, Any]] = {}
     datasets = dict(spec.get("datasets", {}))
     for name, rows in datasets.items():
@@ -172,7 +172,7 @@ def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
 def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
     """Vega-Lite's parsers for the columns of the CSV; None if parsing would change values.
 
-    An empty cell is an empty text, or a missing value with the parser `string`.
+    An empty cell of a text column means an empty text; with the parser `string`, it means a missing value.
     """
     parsers = {}
     for column in table:
@@ -190,14 +190,14 @@ def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
 
 
 def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
-    """Draw one figure.
+    """Draw a figure from its data.
 
     Parameters
     ----------
     figure
-        From the `figures` of a study.
+        Figure to draw, e.g. one of a study.
     source
-        Argument of the figure's `data`: `Inputs`, or the results of a benchmark.
+        Argument of the figure's `data`: `Inputs`, `BothClocks`, or the results of a benchmark.
     provenance
         Campaign, rounds, backend and host, from `Dataset.caption`.
 
@@ -232,7 +232,7 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
 
 
 def _rounded(rows: pl.DataFrame) -> pl.DataFrame:
-    """Round the rows, so that they are equal with every processor and library; the last digits of sums differ."""
+    """Round the rows, because the last digits of sums differ between processors and libraries."""
     rounded = cs.float().round(_DECIMALS)
     return rows.with_columns(pl.when(rounded == 0).then(0.0).otherwise(rounded).name.keep())  # also turns -0 into 0
 
@@ -247,7 +247,7 @@ def _cannot(figure: Figure, error: Exception) -> FigureError:
 
 
 def _samples(rows: pl.DataFrame) -> str:
-    """Number of observations behind the measured marks."""
+    """Sentence with the number of observations of the measured rows, e.g. `n = 20 to 40.`; empty without any."""
     if "n" not in rows.columns or "source" not in rows.columns:
         return ""
     counts = rows.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()
@@ -258,7 +258,7 @@ def _samples(rows: pl.DataFrame) -> str:
 
 
 def vegalite_version() -> str:
-    """Vega-Lite version the charts are made for, e.g. 6.4."""
+    """Version of Vega-Lite for which the charts are made, e.g. 6.4."""
     return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 
@@ -281,6 +281,6 @@ def _font_face(name: str) -> str:
 
 
 def _clips_from_0(svg: str) -> str:
-    """Number clip paths from 0: the renderer continues its numbers, but an equal figure must give an equal file."""
+    """Number the clip paths of an SVG from 0, so that equal figures give equal files; the renderer never restarts."""
     numbers: dict[str, int] = {}
     return re.sub(r"\bclip(\d+)\b", lambda match: f"clip{numbers.setdefault(match[1], len(numbers))}", svg)

@@ -1,4 +1,4 @@
-"""The hosts of a campaign: the page loads of each compared with those of all, and the A/A self-check of each."""
+"""Figure of a campaign's hosts: page loads of each host compared with those of all hosts, and its A/A self-check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _AGAINST_ALL, _AA = "PLT minus that of all hosts (%)", "A/A: load minus its repe
 
 
 def data(inputs: Inputs) -> pl.DataFrame:
-    """Columns panel, host, n, rounds, median, low, high (percent), source."""
+    """Difference of each host's PLT from that of all hosts, and difference of its repeated loads; percent.
+
+    Columns panel (the comparison), host, n, rounds, median, low, high, source.
+    """
     repeated = metrics.repetition_differences(inputs.page_loads)
     own = metrics.medians(repeated, "percent", ["host"]).with_columns(pl.col("host").cast(pl.String))
     parts = ((_AGAINST_ALL, metrics.spread(inputs.page_loads)), (_AA, own))
@@ -25,7 +28,7 @@ def data(inputs: Inputs) -> pl.DataFrame:
 
 
 def chart(frame: pl.DataFrame) -> AnyChart:
-    """A row for each host, a column for each comparison."""
+    """Chart with a row for each host and a plot for each of the two comparisons."""
     hosts = sorted(set(frame["host"]), key=lambda host: (len(host), host))  # host-10 after host-9
     if not hosts:
         return marks.empty_plot("this campaign has no page loads", COLUMN_WIDTH - 60, 80)
@@ -59,4 +62,4 @@ HOSTS = Figure(
     chart=chart,
     table=lambda frame: frame.select("panel", "host", "n", "rounds", "median", "low", "high"),
 )
-"""The figure of a campaign that several machines measured; it belongs to no study."""
+"""Figure for every campaign that several machines measured, whatever its study."""

@@ -1,4 +1,4 @@
-"""The inputs of figures: the tables of a dataset and the published values, all as frames."""
+"""The inputs of figures: tables of a dataset, and published values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from crosslayer.published import Published
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Tables of one dataset, and the published values. Objects are compared by identity, as keys of cached results."""
+    """Tables of one dataset, and published values.
+
+    Two objects are never equal, so that results can be cached by object.
+    """
 
     dns_exchanges: pl.LazyFrame
     tcp_rtts: pl.LazyFrame
@@ -24,9 +27,9 @@ class Inputs:
     link_checks: pl.LazyFrame
     published: Published
     links: tuple[str, ...]
-    """Links with observations, by ascending nominal RTT; those without delay are left out."""
+    """Links with observations, in ascending order of nominal RTT; links without delay are left out."""
     pages: tuple[str, ...]
-    """Pages with observations, by name."""
+    """Names of the pages with observations, in alphabetical order."""
     paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     idle_recoveries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
@@ -38,7 +41,7 @@ class Inputs:
 
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
-        """Inputs from an opened dataset."""
+        """Inputs with the tables of an opened dataset."""
         observations = ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "idle_recoveries")
         tables = {name: dataset.table(name) for name in (*observations, "link_checks")}
         observed = pl.concat(tables[name].select("link", "page") for name in observations)
@@ -59,7 +62,7 @@ class Inputs:
 
     @property
     def rtts(self) -> pl.LazyFrame:
-        """Nominal RTT of each link."""
+        """Nominal RTT of each link, ms."""
         return metrics.nominal_rtts(self.link_checks)
 
     @property
@@ -74,19 +77,22 @@ class Inputs:
 
     @property
     def connects(self) -> pl.LazyFrame:
-        """Successful TCP connects."""
+        """Successful TCP handshakes, whose time is one RTT."""
         return metrics.tcp_rtts(self.tcp_rtts)
 
     @property
     def failures(self) -> pl.DataFrame:
-        """Failed observations by condition and link, and failed rounds."""
+        """Number of failed observations by condition and link, and of failed rounds."""
         return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.host_load).collect(
             engine="streaming"
         )
 
     @property
     def published_saving(self) -> pl.DataFrame:
-        """Saving of H3 0-RTT by the medians of TNSM24 Figs. 10 and 11: link, page, saving_ms, nominal_rtt_ms."""
+        """Published saving of H3 0-RTT over H3 1-RTT, from the medians in TNSM24 Figs. 10 and 11.
+
+        Columns link, page, nominal_rtt_ms, saving_ms.
+        """
         plt = self.published.absolute_plt
         one, zero = (
             plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
@@ -103,7 +109,7 @@ class Inputs:
 
     @property
     def of_links(self) -> list[Inputs]:
-        """Inputs of each link, for figures that must fit in memory at any size."""
+        """Inputs of each link separately, so that the data of campaigns of any size fit in memory."""
         return [self.only(link) for link in self.links]
 
     @property

@@ -1,7 +1,7 @@
-"""The grammar of the figures: dots with intervals, heat maps, trends, histograms, small multiples, reference lines.
+"""Marks and axes of all figures: dots with intervals, heat maps, trends, histograms, reference lines.
 
-A figure chooses its axes and tooltips; this module defines the style of marks, legends and tooltips. CDF curves, whose
-rows have another form, are in `crosslayer.figures.cdf`.
+A figure chooses what its axes and tooltips contain. This module defines how marks, legends and tooltips look. CDF
+curves are in `crosslayer.figures.cdf`, because their rows have another form.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from altair.utils.schemapi import UndefinedType
 from crosslayer.figures.style import INK, MUTED, STYLES, TEXT_PX, AnyChart, Style
 
 Encodings = dict[str, Any]
-"""Channels as `alt.Chart.encode` takes them."""
+"""Channels by name, e.g. `color` and `shape`, as `alt.Chart.encode` takes them."""
 
 _TITLES = {"link_title": "link", "h3": "condition"}
 _OURS_ONLY = ("low:Q", "high:Q", "n:Q")
-"""Fields that a published value lacks."""
+"""Fields of a tooltip that published values do not have."""
 
 # Encodings of series
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Styles of the named series."""
+    """Style of each series in `names`."""
     return {name: STYLES[name] for name in names}
 
 
@@ -44,9 +44,9 @@ def encode_series(
     field
         Column with the names of the series.
     styles
-        Style of each, in the order of the legend.
+        Style of each series, in the order of the legend.
     channels
-        Channels in which they differ; `offset` separates their dots within a row.
+        Channels in which the series differ; `offset` separates their dots within a row.
     columns
         Number of columns of the legend.
     """
@@ -81,7 +81,7 @@ def _legend(lines: bool, columns: int | None) -> alt.Legend:
 def tooltip(
     *who: str, value: str, of: str = "median:Q", digits: str = ".2f", counted: str = "", more: Sequence[Any] = ()
 ) -> list[alt.Tooltip]:
-    """Tooltip of a mark: its name, its value, the interval, and the number of observations.
+    """Tooltip of a mark: its name and value, then interval and number of observations if it has them.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def tooltip(
     value, of, digits
         Title, column and format of the value.
     counted
-        Name of the observations that `n` counts; empty if there is neither interval nor count.
+        Name of the observations that `n` counts; empty if the mark has neither interval nor count.
     more
         Further tooltips.
     """
@@ -111,7 +111,7 @@ def tooltip(
 
 
 def rows(field: str, order: Sequence[str], *, bold: bool = False, **axis: Any) -> alt.Y:
-    """Y axis with a row for each name, without axis lines."""
+    """Y axis with a row for each name in `order`, without an axis line."""
     return alt.Y(
         f"{field}:N",
         title=None,
@@ -123,13 +123,13 @@ def rows(field: str, order: Sequence[str], *, bold: bool = False, **axis: Any) -
 
 
 def columns(field: str, order: Sequence[str], **axis: Any) -> alt.X:
-    """X axis with a column for each name, without axis lines."""
+    """X axis with a column for each name in `order`, without an axis line."""
     shown = alt.Axis(labelAngle=0, ticks=False, domain=False, labelLimit=0, **axis)
     return alt.X(f"{field}:N", title=None, scale=alt.Scale(domain=list(order)), axis=shown)
 
 
 def domain(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> alt.Scale:
-    """Scale with all estimates and intervals, with a margin, and with at least the range `least`."""
+    """Scale that contains all medians and intervals with a margin, and at least the range `least`."""
     ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
     return alt.Scale(domain=[min(least[0], ends[0] - margin), max(least[1], ends[1] + margin)], nice=False)
 
@@ -138,7 +138,7 @@ def domain(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) ->
 
 
 def rows_from(base: alt.Chart, source: str) -> alt.Chart:
-    """The rows of one source: measured, published, expected."""
+    """Chart with only the rows of one source, e.g. `measured`, `published` or `expected`."""
     chart: alt.Chart = base.transform_filter(alt.datum.source == source)
     return chart
 
@@ -157,24 +157,24 @@ def intervals(
     clip: bool = False,
     **style: Any,
 ) -> list[alt.Chart]:
-    """Dots with a bar from one end of their interval to the other.
+    """Dots, each with a bar from the lower to the upper end of its interval; returns bars and dots.
 
     Parameters
     ----------
     base
-        Chart of the rows; a row without an interval has no bar.
+        Chart with the rows; a row without an interval has no bar.
     x, y
         Position of the dots; intervals are along x, or along y if `upright`.
     tooltip, encodings
-        From `tooltip` and `encode_series`.
+        Results of `tooltip` and `encode_series`.
     ends
-        Columns of the interval.
+        Columns with the lower and the upper end of the interval.
     size, width
         Size of the dots, px², and width of the bars, px.
     clip
-        Whether marks end at the frame of the plot.
+        Whether to cut marks off at the frame of the plot.
     style
-        Style of both marks, e.g. a colour if `encodings` has none.
+        Style of dots and bars, e.g. a colour if `encodings` has none.
     """
     low, high = ends
     along, across, fixed = ("y", "x", x) if upright else ("x", "y", y)
@@ -190,7 +190,7 @@ def intervals(
 def published_points(
     base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings, *, size: int = 58, **style: Any
 ) -> alt.Chart:
-    """Published values; their tooltip is that of our values without interval and count."""
+    """Hollow marks for published values; their tooltips have neither interval nor count."""
     shown = [tip for tip in tooltip if tip["shorthand"] not in _OURS_ONLY]
     point: alt.Chart = rows_from(base, "published").mark_point(
         filled=False, size=size, strokeWidth=1.2, opacity=1, **style
@@ -207,7 +207,7 @@ def ticks(
     *,
     color: str = MUTED,
 ) -> alt.Chart:
-    """Vertical ticks at expected values or quantiles."""
+    """Vertical ticks, e.g. at expected values or quantiles."""
     tick: alt.Chart = base.mark_tick(thickness=2, size=12, color=color)
     return tick.encode(x=x, y=y, **(encodings or {}), tooltip=tooltip)
 
@@ -219,13 +219,13 @@ def trend(base: alt.Chart, x: alt.X, y: alt.Y, encodings: Encodings, **style: An
 
 
 def histogram(base: alt.Chart, x: alt.X, end: str, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings) -> alt.Chart:
-    """Bars from x to the column `end`, with their base at 0."""
+    """Bars of a histogram: each extends from `x` to the column `end`, and from 0 to `y`."""
     bars: alt.Chart = base.mark_bar(binSpacing=0)
     return bars.encode(x=x, x2=f"{end}:Q", y=y, y2=alt.datum(0), **encodings, tooltip=tooltip)
 
 
 class CellText(NamedTuple):
-    """A text in each cell of a heat map."""
+    """A text that `heatmap` writes in each cell: its content, colour (`ink`), vertical offset, size and weight."""
 
     text: str | alt.Text
     ink: Any
@@ -235,7 +235,7 @@ class CellText(NamedTuple):
 
 
 def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: CellText, stroke: str = "white") -> AnyChart:
-    """Shaded cells with their numbers; `base` has the axes, from `columns` and `rows`."""
+    """Heat map: shaded cells with `texts`; the axes of `base` come from `columns` and `rows`."""
     written = [
         base.mark_text(fontSize=text.size, dy=text.dy, fontWeight=text.weight).encode(text=text.text, color=text.ink)
         for text in texts
@@ -246,7 +246,7 @@ def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: CellTex
 
 
 def light_where(dark: Any) -> Any:
-    """White letters on dark cells."""
+    """Colour of letters: white where the condition `dark` holds, else `INK`."""
     return alt.condition(dark, alt.value("white"), alt.value(INK))
 
 
@@ -275,23 +275,23 @@ def multiples(
     row: alt.Row | UndefinedType = alt.Undefined,
     column: alt.Column | UndefinedType = alt.Undefined,
 ) -> alt.FacetChart:
-    """Small multiples by row or column. The caller sets their data on the outermost chart."""
+    """Small multiples: a plot for each value of `row` and `column`. The caller sets the data on the outermost chart."""
     plot = alt.layer(*layers) if isinstance(layers, Sequence) else layers
     return alt.FacetChart(spec=plot, facet=alt.FacetMapping(row=row, column=column), spacing=spacing)
 
 
 def facet_columns(field: str, order: Sequence[str], **header: Any) -> alt.Column:
-    """Columns of plots, one for each name."""
+    """Columns of plots, one for each name in `order`."""
     return alt.Column(f"{field}:N", sort=list(order), title=None, header=alt.Header(**header))
 
 
 def facet_rows(field: str, order: Sequence[str], *, title: str | None = None, **header: Any) -> alt.Row:
-    """Rows of plots, one for each name."""
+    """Rows of plots, one for each name in `order`."""
     return alt.Row(f"{field}:N", sort=list(order), title=title, header=alt.Header(**header))
 
 
 def heading(text: str, *, bold: bool = True, frame: Literal["group", "bounds"] = "group") -> alt.TitleParams:
-    """Title of one plot of several."""
+    """Title of one plot in a figure with several plots."""
     encodings: dict[str, Any] = (
         {"fontWeight": "bold", "color": INK} if bold else {"fontWeight": "normal", "color": MUTED}
     )
@@ -299,7 +299,7 @@ def heading(text: str, *, bold: bool = True, frame: Literal["group", "bounds"] =
 
 
 def empty_plot(text: str, width: int, height: int = 120) -> AnyChart:
-    """A plot with a text instead of marks, which gives the reason."""
+    """Plot without marks; a text in it says why."""
     blank = alt.Chart(pl.DataFrame({"text": [text]}), width=width, height=height)
     label: AnyChart = blank.mark_text(fontSize=TEXT_PX, color=MUTED, fontStyle="italic").encode(
         text="text:N", x=alt.value(width / 2), y=alt.value(height / 2)

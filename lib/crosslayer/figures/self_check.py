@@ -20,7 +20,7 @@ _KS_LEVEL = 0.05
 
 
 def _loads(inputs: Inputs) -> metrics.Cells:
-    """The loads that are compared with each other, read link by link, so that campaigns of any size fit in memory."""
+    """Loads that the self-check compares, read link by link, so that campaigns of any size fit in memory."""
     others = inputs.page_loads.filter(~pl.col("link").is_in(inputs.links))
     loads = [*(one.page_loads for one in inputs.of_links), others]
     return metrics.Cells(map(metrics.loads_by_kind, loads))
@@ -32,11 +32,13 @@ def self_check_data(
     observations: Callable[[Inputs], metrics.Cells] = _loads,
     named: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
-    """Loads of a round that should be equal, in percent of their PLT.
+    """Differences between loads of a round that should be equal, percent of their PLT.
 
-    Columns kind (`pair`: one round; `cell`: median of a cell; `pooled`: median of all cells of a series), series, link,
-    page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
-    `observations` returns the loads of a study, and `named` has their names as in `metrics.self_checked`.
+    Columns kind, series, link, page, source, x (the difference), low, high (90 % interval), n, equal, p, ks, ks_p
+    (`metrics.equivalence`). A row of kind `pair` has the loads of one round. A row of kind `cell` has the median of a
+    cell. A row of kind `pooled` has the median over all cells of a series.
+
+    `observations` returns the loads of a study, and `named` has the names of their series as in `metrics.self_checked`.
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)
@@ -57,7 +59,7 @@ def self_check_data(
 
 
 def self_check(frame: pl.DataFrame) -> AnyChart:
-    """A row for each kind of load, with every round, and the median with the interval that decides equality."""
+    """Chart with a row for each series: a tick for each round, and the median with its 90 % interval."""
     width = COLUMN_WIDTH - 118
     if frame.is_empty():
         return marks.empty_plot("this campaign has no self-check", width, 80)
@@ -84,13 +86,16 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns series, link, page (empty if pooled), n, median, low, high, equal, p, ks, ks_p; percent, shares."""
+    """Table of medians: of each cell, and pooled over the cells (link and page are empty).
+
+    Columns series, link, page, n, median, low, high (percent), equal, p, ks, ks_p.
+    """
     medians = frame.filter(pl.col("kind") != "pair")
     return medians.select(*_KEY, "n", pl.col("x").alias("median"), "low", "high", "equal", "p", "ks", "ks_p")
 
 
 def self_check_verdict(frame: pl.DataFrame) -> str:
-    """Results of the A/A self-check and of the negative control in sentences."""
+    """Verdict: results of the A/A self-check and of the negative control."""
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign has no self-check."
@@ -122,4 +127,4 @@ SELF_CHECK = partial(
     table=self_check_table,
     verdict=self_check_verdict,
 )
-"""Makes the figure of a study, from the study's `notebook`."""
+"""Makes the figure of a study's self-check; takes the study's `notebook`."""

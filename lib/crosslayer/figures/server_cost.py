@@ -1,4 +1,4 @@
-"""Cost of queries for a server: CPU time and memory per transport at rising rates, from the benchmark's results."""
+"""Figure of a server's CPU time and memory by transport and query rate, from the results of a benchmark."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
     Parameters
     ----------
     transports
-        The `transports` of the results of `tests/benchmarks/bench_server_cost.py`.
+        The value of `transports` in the results of `tests/benchmarks/bench_server_cost.py`.
 
     Returns
     -------
     polars.DataFrame
-        `server`, `series` (transport), `rate` (queries per s), `cpu_s_per_10000` (s), `rss_mb`, `peak_mb`,
-        `median_response_ms`, `late_ms` (of the load generator), `lost`, `held` (whether the rate was sustained).
+        `server`, `series` (transport), `rate` (queries per s), `cpu_s_per_10000` (CPU time of 10,000
+        queries, s), `rss_mb`, `peak_mb`, `median_response_ms`, `late_ms` (of the load generator), `lost`, `held`
+        (whether the rate was sustained).
     """
     rows = [
         {"server": SERVERS[name.split()[0]], "series": name.split()[1], **step}
@@ -39,7 +40,10 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
 
 
 def chart(frame: pl.DataFrame) -> AnyChart:
-    """CPU time and memory against the rate, a column for each server; rates that were not sustained are hollow."""
+    """Chart of CPU time and peak memory against the query rate, with a column of plots for each server.
+
+    Marks of rates that were not sustained are hollow.
+    """
     encodings = marks.encode_series(
         "series", marks.styles(name for name in TRANSPORTS if name in set(frame["series"])), "color", "dash"
     )
@@ -73,4 +77,4 @@ FIGURE = Figure(
     chart=chart,
     width=TEXT_WIDTH,
 )
-"""Drawn from the `transports` of the benchmark's results."""
+"""Figure of the benchmark; its `data` is `rows`."""

@@ -1,4 +1,4 @@
-"""Charts of single queries as IMC 2022 shows them: bytes (Table 1), and durations by vantage point (Fig. 2)."""
+"""Rows and charts of single queries as in IMC 2022: bytes (Table 1), and durations by vantage point (Fig. 2)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from crosslayer.published import Published
 from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 ALL, PRINTED = "All, measured", "All, published"
-"""Rows of Fig. 2 over all vantage points."""
+"""Names of the rows of Fig. 2 that have all vantage points together: our medians, and those of the paper."""
 
 TIMES = ("handshake", "resolve")
-"""Durations of Fig. 2."""
+"""Parts of an exchange whose durations Fig. 2 has."""
 
 
 def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
-    """Rows of `table1`: ours, the published ones, and the totals of both.
+    """Rows of `table1`: measured and published bytes of each part of an exchange, and their totals.
 
-    Columns series, part, source (`measured`, `published`), n, rounds, median, low, high; bytes. Of ours, `low` and
-    `high` are the 95 % interval; of published rows, the 10th and 90th percentile over the paper's resolvers. `total` is
-    the sum of the four medians, as in the paper.
+    Columns series, part, source (`measured`, `published`), n, rounds, median, low, high; bytes. In measured rows, `low`
+    and `high` are the 95 % interval; in published rows, the 10th and 90th percentile over the paper's resolvers. The
+    part `total` is the sum of the four medians, as in the paper.
     """
     printed = published.sizes.filter(pl.col("part").is_in(SIZES_BY_PART)).select(
         "series", "part", source=pl.lit("published"), median="table1", low="p10", high="p90"
@@ -38,7 +38,7 @@ def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
 
 
 def table1(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Table 1: our bytes, the published ones below them, shaded by their difference."""
+    """IMC22 Table 1 as a chart: measured bytes, published bytes below them, shaded by the difference between both."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     if ours.is_empty():
         return marks.empty_plot("no single queries whose bytes were counted", TEXT_WIDTH - 60, 80)
@@ -75,9 +75,10 @@ _EXCHANGES = alt.Tooltip("n:Q", title="exchanges")
 
 
 def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns series, part, n, median, low, high, published, published_p10, published_p90; bytes.
+    """Table of measured and published bytes of each part of an exchange.
 
-    The percentiles are over the paper's resolvers.
+    Columns series, part, n, median, low, high, published, published_p10, published_p90. The percentiles are over the
+    paper's resolvers.
     """
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     published = printed.select("series", "part", published="median", published_p10="low", published_p90="high")
@@ -85,7 +86,7 @@ def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def printed_handshakes(published: Published) -> pl.DataFrame:
-    """Median handshake times over all vantage points in the paper's text.
+    """Median handshake times over all vantage points, as the text of the paper prints them.
 
     Columns vantage_point, series, measure, source, median (ms).
     """
@@ -101,14 +102,17 @@ def printed_handshakes(published: Published) -> pl.DataFrame:
 
 
 def ordered_times(frame: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
-    """Rows of `heatmaps` in their order, with the names of vantage points."""
+    """Rows of Fig. 2 in the order of `heatmaps`, with the full names of vantage points.
+
+    Columns vantage_point, series, measure, source, n, rounds, median, low, high.
+    """
     columns = ["vantage_point", "series", "measure", "source", "n", "rounds", "median", "low", "high"]
     named = frame.select(columns).with_columns(pl.col("vantage_point").replace(VANTAGE_POINTS))
     return named.sort(_rank("measure", TIMES), _rank("vantage_point", _row_names(named)), _rank("series", series))
 
 
 def times_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns vantage_point, series, measure, n, median, low, high; ms. Published values have separate rows."""
+    """Table of vantage_point, series, measure, n, median, low, high; ms. Published values have rows of their own."""
     return frame.drop("source", "rounds")
 
 
@@ -119,7 +123,7 @@ def _row_names(frame: pl.DataFrame) -> list[str]:
 
 
 def heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
-    """IMC22 Fig. 2: median handshake and resolve time, a row for each vantage point."""
+    """IMC22 Fig. 2: two heat maps, of median handshake and resolve time, with a row for each vantage point."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     names, top = _row_names(frame), float(frame["median"].max())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Style of all figures: one table of series, names of links, sizes of a paper's column, the frame around a chart."""
+"""Style of all figures: styles of series, titles of links and pages, widths, and the frame around a chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOLID, LONG, SHORT, WIDE, CHAIN, DOUBLE = [1, 0], [7, 2], [3, 1.5], [4, 4], [7, 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Style of a series in every figure."""
+    """Colour, shape and dash of a series."""
 
     color: str
     shape: str
@@ -39,7 +39,7 @@ TRANSPORTS = {
     "DoH3": Style(GREEN, "cross", SHORT),
     "DoQ": Style(BLUE, "circle", SOLID),
 }
-"""Every transport by name: one colour, one shape and one dash in all figures."""
+"""Style of each transport, the same in all figures."""
 
 EARLY_DATA = Style(GREEN, "triangle-up", SHORT)
 """Style of everything that is sent as early data (0-RTT)."""
@@ -50,7 +50,7 @@ COMBINATIONS: dict[str, Style] = {
     "DoQ + H3 1-RTT": TRANSPORTS["DoQ"],
     "DoH + H3 1-RTT": TRANSPORTS["DoH"],
 }
-"""Transport of DNS and handshake of HTTP/3. A combination has the style of its transport, or that of early data."""
+"""Style of each combination of a DNS transport and an HTTP/3 handshake: that of its transport, or of early data."""
 
 PARTS: dict[str, Style] = {
     "DoUDP lookup": TRANSPORTS["DoUDP"],
@@ -60,7 +60,7 @@ PARTS: dict[str, Style] = {
     "H3 1-RTT connect": TRANSPORTS["DoH"],
     "H3 0-RTT connect": EARLY_DATA,
 }
-"""Parts of an exchange or a load."""
+"""Style of each part of an exchange or a load."""
 
 _PAGES: dict[str, Style] = {
     "example.org": Style(BLUE, "circle", SOLID),
@@ -72,7 +72,7 @@ _OTHER_PAGE = Style(PURPLE, "cross", WIDE)
 
 
 def page_styles(pages: Sequence[str]) -> dict[str, Style]:
-    """Styles of pages that are series; all pages beyond the usual ones share one."""
+    """Style of each page in figures whose series are pages; pages without a style of their own share one."""
     return {page: _PAGES.get(page, _OTHER_PAGE) for page in pages}
 
 
@@ -81,17 +81,20 @@ STYLES: dict[str, Style] = {**TRANSPORTS, **COMBINATIONS, **PARTS}
 PUBLISHED_DASH = [1, 2]
 
 COLUMN_WIDTH = 336
-"""Width of a column of a two-column paper, px at 96 dpi: the total width of a figure."""
+"""Total width of a figure that fills one column of a two-column paper, px at 96 dpi."""
 TEXT_WIDTH = 690
-"""Width of both columns."""
+"""Total width of a figure that fills both columns, px at 96 dpi."""
 
 FONT = "Crosslayer Sans, Liberation Sans, Arial, Helvetica, sans-serif"
-"""The first font is our own, under a name that no system has, so that pictures have the same bytes on every machine.
+"""Fonts of all figures, in the order of preference.
 
-The others replace it where a browser draws a chart without it, as in JupyterLab; their letters have the same widths.
+The first font is our own. No system has a font of its name, so pictures have the same bytes on every machine. A
+browser that draws a chart without it, as in JupyterLab, uses one of the others, whose letters have the same widths.
 """
 FONT_FILES = Path(__file__).parent / "fonts"
-"""TTF files for drawing. WOFF files with the letters of figures, which each SVG embeds; they were made by
+"""Folder with TTF files for drawing, and WOFF files that each SVG embeds.
+
+WOFF files have only the letters of figures. They were made by
 `pyftsubset CrosslayerSans-Bold.ttf --flavor=woff --no-hinting --layout-features=kern --unicodes=20-7e,a7,b0-b2,b5,b7,`
 `d7,e9,fc,2013,2014,2018,2019,201c,201d,2026,2192,2212,2248,2264,2265` (one list).
 """
@@ -116,7 +119,7 @@ def _profiles() -> dict[str, Profile]:
 
 
 def link_title(link: str) -> str:
-    """Title of a link in a figure: that of its profile, or its name if its profile is unknown."""
+    """Title of a link in figures: the title of its profile, or the link's name if the profile is unknown."""
     profile = _profiles().get(link)
     return profile.title if profile else link
 
@@ -127,15 +130,15 @@ def page_title(page: str) -> str:
 
 
 def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows with a column `link_title`."""
+    """Rows with the additional column `link_title`."""
     titles = {link: link_title(link) for link in frame["link"].unique() if link is not None}
     return frame.with_columns(link_title=pl.col("link").replace(titles))
 
 
 def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dict[str, Any]:
-    """Vega-Lite of a chart with the title above and the notes below it, wrapped to the figure's width.
+    """Vega-Lite of a chart with the title above and the notes below; both are wrapped to the figure's width.
 
-    Altair copies the whole chart for each level around it. The frame is therefore added to the Vega-Lite of the chart.
+    The frame is added to the chart's Vega-Lite, because Altair would copy the whole chart for each level around it.
 
     Parameters
     ----------
@@ -174,15 +177,15 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dic
 
 
 _PAGE_LABEL = "indexof((datum.label), '.') >= 0 ? (datum.label) + ' (copy)' : (datum.label)"
-"""Vega expression of `page_title`. Vega-Lite inserts an expression for `datum.label`, hence the parentheses."""
+"""Vega expression that equals `page_title`. Vega-Lite replaces `datum.label` by an expression, hence parentheses."""
 _GUIDES = {"x": "axis", "y": "axis", "row": "header", "column": "header", "facet": "header"} | dict.fromkeys(
     ("color", "fill", "stroke", "shape"), "legend"
 )
-"""Guide of each channel, which shows its values: axis, header or legend."""
+"""Channels of a chart, each with the guide that shows its values: axis, header or legend."""
 
 
 def _name_pages(spec: Any) -> None:
-    """Label pages on axes, headers and legends of Vega-Lite as `page_title` does; the rows stay as they are."""
+    """Label pages on axes, headers and legends with the titles of `page_title`; names of pages in the rows stay."""
     for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec if isinstance(spec, list) else ()):
         guide = _GUIDES.get(key) if isinstance(key, str) else None
         if guide and isinstance(value, dict) and value.get("field") == "page":
@@ -194,7 +197,7 @@ def _name_pages(spec: Any) -> None:
 
 
 _OWN_LEGENDS = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
-"""Keeps a plot's legend with it, below the title."""
+"""Vega-Lite option that keeps the legend of a plot next to the plot, below the title."""
 
 _CONFIG = alt.Config(
     font=FONT,

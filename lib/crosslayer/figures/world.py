@@ -1,6 +1,6 @@
 """A map of the world with points.
 
-`land.json` has the outlines of Natural Earth (1:110m, public domain) from the package world-atlas 2.0.2. They are
+`land.json` has the coastlines of Natural Earth (1:110m, public domain) from the package world-atlas 2.0.2. They are
 simplified to half a degree, without small islands.
 """
 
@@ -26,7 +26,7 @@ def _land() -> dict[str, Any]:
 
 
 def points_on_a_map(frame: pl.DataFrame, looks: dict[str, tuple[str, str]], tooltip: list[alt.Tooltip]) -> AnyChart:
-    """Points at `longitude` and `latitude`, with the colour and shape of their `kind`."""
+    """World map with a point for each row at `longitude` and `latitude`; `looks` has colour and shape by `kind`."""
     outlines = alt.Data(values=[_land()])  # type: ignore[no-untyped-call]
     land = alt.Chart(outlines).mark_geoshape(fill=_LAND, stroke=_COAST, strokeWidth=0.5)
     kinds = list(looks)

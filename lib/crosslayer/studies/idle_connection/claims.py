@@ -16,7 +16,7 @@ from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _EARLY = (Protocol.DOQ, Protocol.DOH3)
 SHORT_S = 2.0
-"""Longest idle time of the condition without an event, s: client and server still keep the connection."""
+"""Longest idle time that the claims without an event use, s: client and server still keep the connection."""
 _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 
 

@@ -1,4 +1,4 @@
-"""Time that one connection for name resolution and page saves, and the share of each technique in it."""
+"""Time saved by one connection for name resolution and page, and by each of its parts, e.g. the token."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode

@@ -1,4 +1,4 @@
-"""Figures: time of a DoQ query beyond one RTT, compared with serialisation on a slow uplink."""
+"""Figures: time of a DoQ query beyond one RTT, compared with the time to transmit its bytes on a slow uplink."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from crosslayer.studies.serialisation.conditions import DOQ_SIZES
 
 _PAPER = TNSM24.name
 _IP_AND_ETHERNET_BYTES = 34
-"""IPv4 and Ethernet headers of a packet: netem counts them, the columns of sizes do not."""
+"""Bytes of a packet's IPv4 and Ethernet headers: netem counts them, the columns of sizes do not."""
 _DOQ_QUERY_BYTES = 43
-"""Overhead of a DoQ query: UDP 8, short header with connection ID 11, stream frame 6, length 2, AEAD tag 16."""
+"""Overhead of a DoQ query, bytes: UDP 8, short header with connection ID 11, stream frame 6, length 2, AEAD tag 16."""
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _PUBLISHED_DSL_QUERY_RTT = 1.37  # TNSM24 section IV-B, claim T100
@@ -45,10 +45,11 @@ _STYLES = {
 
 
 def serialisation_data(inputs: Inputs) -> pl.DataFrame:
-    """Time of a query beyond one RTT, and time to transmit it and the bytes before it on the uplink.
+    """Time of a query beyond one RTT, and the time to transmit the query and the bytes before it on the uplink.
 
-    Columns link, series, source, x (serialisation, ms), n, rounds, median, low, high (excess over the RTT, ms). The
-    rows of source `slope` and `intercept` have the parameters of the line through the medians of DoQ.
+    Columns link, series, source, x (time to transmit, ms), n, rounds, median, low, high (query time minus RTT, ms).
+    Rows of source `slope` and `intercept` have the parameters of the line through the medians of DoQ. A row of source
+    `published` has the value of TNSM24.
     """
     rows = _serialised(inputs)
     by = ["link", "series"]
@@ -75,8 +76,8 @@ def serialisation_data(inputs: Inputs) -> pl.DataFrame:
 def _serialised(inputs: Inputs) -> pl.LazyFrame:
     """Exchanges with the time to transmit the query and the bytes before it on the uplink.
 
-    A query waits for the packets before it. Over DoQ, this is the client's second flight, which answers the server's
-    hello and is padded to a full datagram (RFC 9000, section 14.1).
+    A query waits for the packets that the client sends before it. Over DoQ these are the client's second flight, which
+    answers the server's hello and is padded to a full datagram (RFC 9000, section 14.1).
     """
     rates = inputs.link_checks.group_by("link").agg(up_mbit=pl.col("nominal_up_mbit").median())
     padding = pl.col("condition").replace_strict(
@@ -101,7 +102,7 @@ def _serialised(inputs: Inputs) -> pl.LazyFrame:
 
 
 def serialisation(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the query time beyond one RTT against the time to transmit its bytes on the uplink."""
+    """Chart of the query time beyond one RTT against the time to transmit the query on the uplink."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
         return marks.empty_plot("no DNS exchanges of this study", COLUMN_WIDTH - 60)

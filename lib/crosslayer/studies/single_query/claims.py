@@ -1,7 +1,7 @@
-"""Claims of IMC22 (Kosek et al., 2022) on single queries (sections 1 to 3.1) as checks.
+"""Claims of IMC22 (Kosek et al., 2022) on single queries, sections 1 to 3.1.
 
 No testbed can reproduce the paper's findings about the public resolvers of 2022, e.g. their number and their protocol
-versions. These claims have a reason instead of a measure.
+versions. The claims on these findings have a reason instead of a measure.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from crosslayer.studies.single_query.vantage import vantage_point
 from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 _TO_THE_CLOSE = "query and what follows the answer"
-"""Bytes that the client sends from the query to the end of the connection."""
+"""Part of an exchange: bytes that the client sends from the query to the end of the connection."""
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Time and size of each part of an exchange by link, i.e. vantage point and resolver.
+    """Time and size of each part of an exchange by link, i.e. by pair of vantage point and resolver.
 
     Series are e.g. `DoQ handshake` (ms) and `DoQ response` (bytes).
     """
@@ -69,7 +69,11 @@ _BEYOND = (
 
 
 def beyond(series: str, query: int, response: int, more: str = "") -> Cause:
-    """Cause of a different size: no protocol fixes the bytes of acknowledgements, tickets and header fields."""
+    """Cause of a size that differs from the published one, for one transport (`series`).
+
+    No protocol fixes the bytes of acknowledgements, tickets and header fields. `query` and `response` are the published
+    bytes, and `more` names what else may be longer at public resolvers.
+    """
     text = _BEYOND.replace("{query}", str(query)).replace("{response}", str(response)).replace("{more}", more)
     return Cause(text, (median(f"{series} {SPLIT}") * 100, size(series, QUERY), size(series, RESPONSE)))
 

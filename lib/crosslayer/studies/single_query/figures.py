@@ -1,4 +1,4 @@
-"""Figures of IMC22 section 3.1: single queries by transport and vantage point (Table 1, Fig. 2), and further ones."""
+"""Figures of IMC22, section 3.1 (Table 1 and Fig. 2), and further figures of single queries, e.g. on DoH3 and Retry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART
 
 
 def table1_data(inputs: Inputs) -> pl.DataFrame:
-    """Median IP payload of every part of an exchange, bytes; see `whole_table1`."""
+    """Median IP payload of every part of an exchange, bytes; the columns are those of `whole_table1`."""
     rows = single_queries(inputs.dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, FURTHER_SERIES[0]]))
     ours = [
         metrics.medians(rows, column, ["series"]).with_columns(part=pl.lit(part))
@@ -42,10 +42,10 @@ def table1_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig2_data(inputs: Inputs) -> pl.DataFrame:
-    """Median handshake and resolve time of the paper's transports.
+    """Median handshake and resolve time of the paper's transports, for each vantage point and for all together.
 
-    Columns vantage_point (its name, or one of `ALL` and `PRINTED`), series, measure (`handshake`, `resolve`), source,
-    n, rounds, median, low, high; ms.
+    Columns vantage_point (its name, or one of `ALL` and `PRINTED`), series (transport), measure
+    (`handshake`, `resolve`), source, n, rounds, median, low, high; ms.
     """
     rows = [_times(inputs, PAPER_SERIES), printed_handshakes(inputs.published)]
     return ordered_times(pl.concat(rows, how="diagonal_relaxed"), PAPER_SERIES)
@@ -55,7 +55,7 @@ _FURTHER = ("DoQ", *FURTHER_SERIES)
 
 
 def further_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of DoH3, of queries as early data, and of DoQ for comparison; columns of `fig2_data`."""
+    """Median handshake and resolve time of DoH3, of queries as early data, and of DoQ; the columns of `fig2_data`."""
     return ordered_times(_times(inputs, _FURTHER), _FURTHER)
 
 
@@ -102,16 +102,20 @@ _LIMITS: Mapping[str, tuple[Kind, int]] = {
 
 
 def handshake_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Table of label, n, expected, median, low, high (RTT), beyond_ms, sent and received bytes, received packets."""
+    """Numbers of `round_trips` as a table.
+
+    Columns label, n, expected, median, low, high (multiples of the RTT), beyond_ms, sent_bytes, received_bytes,
+    received_packets.
+    """
     return frame.drop("source", "rounds", "protocol")
 
 
 def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
-    """Median handshake of each kind.
+    """Median handshake time of each kind of exchange in `kinds`.
 
-    Columns label, protocol, source, n, rounds, expected, median, low, high (multiples of the link's RTT), beyond_ms
-    (median time of the handshake beyond the expected round-trips), sent_bytes, received_bytes, received_packets
-    (medians).
+    Columns label, protocol, source, n, rounds, expected (round-trips), median, low, high (multiples of the link's RTT),
+    beyond_ms (median of the handshake time minus the expected round-trips). The columns sent_bytes, received_bytes and
+    received_packets have medians of the handshake.
     """
     rows = metrics.in_rtts(single_queries(inputs.dns_exchanges), inputs.rtts, ["handshake_ms"])
     parts = []

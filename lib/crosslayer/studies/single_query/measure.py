@@ -1,4 +1,4 @@
-"""The `single-query` study (Kosek et al., IMC 2022, section 3.1): one query on a new connection, over every transport.
+"""Measures one query on a new connection over every transport, as Kosek et al. do (IMC 2022, section 3.1).
 
 A cell is a pair of vantage point and resolver, i.e. a link with the RTT of this pair (`vantage`). At its far end,
 several resolvers run at the same time, each on its own host and with options that some public resolvers use. All
@@ -29,7 +29,7 @@ NAME = "google.com"
 """The queried name, as in the paper: its length affects the bytes of Table 1."""
 
 LARGE_CERTIFICATE_BYTES = 4500
-"""More than three times the client's first datagram, the limit of a QUIC server before address validation."""
+"""Size of the large certificate, bytes: above the amplification limit, three times the client's first datagram."""
 
 RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -41,13 +41,16 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "large-certificate": {"early_data": False, "certificate_bytes": LARGE_CERTIFICATE_BYTES},
     }
 )
-"""Options of each resolver (`Server.start`), by the `condition` of its rows."""
+"""Resolvers by the value of `condition` in their rows, each with its options (arguments of `Server.start`)."""
 
 SETTINGS = dns.ClientSettings(
     quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.KeyShareGroup.X25519
 )
-"""Settings that reproduce the bytes of the paper's client: Initial datagrams of 1252 bytes (quic-go), queries with a
-DNS cookie and without padding, so that answers have no padding either, and Go's preferred key share."""
+"""Settings of a client that sends as many bytes as the paper's client.
+
+Initial datagrams have 1252 bytes, as in quic-go. Queries have a DNS cookie and no padding, so answers have no padding
+either. The key share is the one that Go preferred.
+"""
 
 SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.KeyShareGroup.P256)
 """Settings for TLS 1.2: the client's groups must include the curve of the certificate (RFC 8422, section 5.1.1)."""
@@ -55,7 +58,7 @@ SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.KeyShareGroup.P256)
 
 @dataclass(frozen=True, slots=True)
 class QueryCondition:
-    """One kind of exchange."""
+    """A kind of exchange: the resolver that is queried (a name of `RESOLVERS`), the transport and the resumption."""
 
     resolver: str
     protocol: Protocol
@@ -72,7 +75,7 @@ EVERYWHERE = (
     *(QueryCondition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
     *(QueryCondition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
 )
-"""Conditions of all cells: those of the paper, DoH3, and early data."""
+"""Conditions of all cells: the paper's transports, DoH3, and early data."""
 
 FIRST_ONLY = (
     *(QueryCondition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),
@@ -83,13 +86,13 @@ FIRST_ONLY = (
     ),
     *(QueryCondition(name, Protocol.DOQ, r) for name in ("retry", "large-certificate") for r in (_NONE, _TICKET)),
 )
-"""Conditions of the first vantage point only: their round-trips do not depend on the vantage point."""
+"""Conditions of the first vantage point only, because their round-trips do not depend on the vantage point."""
 
 CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ONLY)}
 
 
 class SingleQuery(Measurer):
-    """Single queries to resolvers that this measurer starts."""
+    """Measurer of single queries; it starts the resolvers at the far end of the link."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -124,7 +127,7 @@ class SingleQuery(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """The paper's transports, DoH3 and early data; at the first vantage point also `FIRST_ONLY`."""
+        """Conditions of a cell: `EVERYWHERE`, and at the first vantage point also `FIRST_ONLY`."""
         first = vantage_point(cell.link) == vantage_point(self.context.plan.links[0])
         return [str(condition) for condition in (*EVERYWHERE, *(FIRST_ONLY if first else ()))]
 

@@ -1,4 +1,4 @@
-"""The exchanges of the study `single-query` as the paper groups them: by transport and vantage point."""
+"""Groups the exchanges of the study `single-query` by transport and vantage point, as the paper does."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from crosslayer.vocabulary import SIZES_BY_PART, VANTAGE_POINTS
 STUDY = "single-query"
 
 FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
-"""Series that the paper could not measure: DoH3 with session resumption, and queries as early data."""
+"""Series that the paper does not have: DoH3 with session resumption, and queries as early data."""
 
 SPLIT = "parted"
-"""Column: 1 if bytes are split by record, as in the paper (`dns.handshake_bytes`); 0 if by time of the query."""
+"""Column that says how the bytes of handshake and query are told apart.
+
+1: by TLS record, as in the paper (`dns.handshake_bytes`). 0: by the time of the query.
+"""
 
 
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
@@ -27,9 +30,9 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The columns of `table`, `SPLIT`, `series` and `vantage`. `series` is one of `PAPER_SERIES` and `FURTHER_SERIES`;
-        null for full TLS handshakes and for resolvers with other options. `vantage` is `eu` for the link `eu-1`; for
-        other links, the link's name.
+        The columns of `table`, `SPLIT`, `series` and `vantage`. `series` is one of `PAPER_SERIES` and `FURTHER_SERIES`.
+        It is null for full TLS handshakes and for resolvers with other options. `vantage` is `eu` for the link `eu-1`.
+        For links outside the model, `vantage` is the link's name.
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("condition") == name for name in ("main", "early-data"))

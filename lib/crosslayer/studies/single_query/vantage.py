@@ -1,4 +1,4 @@
-"""Vantage points and resolvers of IMC22 as links, and the model of their RTTs.
+"""Vantage points and resolvers of IMC22 as links, with a model of the RTTs between them.
 
 Kosek et al. measured 313 resolvers from one virtual machine on each of six continents (section 2). Their results depend
 on the RTT between vantage point and resolver. Here, each such pair is therefore a link with an RTT and no other effect:
@@ -6,13 +6,14 @@ on the RTT between vantage point and resolver. Here, each such pair is therefore
 
 The model
 ---------
-The paper prints median handshakes over all vantage points and resolvers, but no RTTs. DoTCP and DoQ need one round-trip
-and take 183 and 187 ms; DoH and DoT need two and take 376 and 377 ms. The paper orders the vantage points: Europe is
-fastest, Asia and North America follow, and Africa, Oceania and South America are slowest (Fig. 2b).
+The paper prints median handshakes over all vantage points and resolvers, but no RTTs. DoTCP and DoQ take 183
+and 187 ms and need one round-trip. DoH and DoT take 376 and 377 ms and need two round-trips. The paper orders the
+vantage points: Europe is fastest, Asia and North America follow, and Africa, Oceania and South America are slowest
+(Fig. 2b).
 
-In the model, the RTTs of a vantage point have a lognormal distribution around its median in `MEDIAN_MS`. For all
-vantage points, the logarithm has the standard deviation `SPREAD`. The distribution is cut at the 5th and 95th
-percentile. The medians are our assumption: they have the printed order, and the mixture of all six has the median
+In the model, the RTTs of a vantage point have a lognormal distribution with the median in `MEDIAN_MS`. The logarithm
+of the RTT has the standard deviation `SPREAD`, the same for all vantage points. The distribution is cut at the 5th and
+95th percentile. The medians are our assumption: they have the printed order, and the mixture of all six has the median
 183 ms.
 
 The resolvers of a plan are a stratified sample, so that a few of them represent the whole distribution. For n resolvers
@@ -34,10 +35,10 @@ from crosslayer.links import Profile, rtt_alone
 from crosslayer.vocabulary import VANTAGE_POINTS
 
 MEDIAN_MS = {"eu": 90.0, "na": 161.0, "as": 173.0, "af": 213.0, "sa": 237.0, "oc": 251.0}
-"""Median RTT of each vantage point, ms."""
+"""Median RTT of each vantage point in the model, ms."""
 
 SPREAD = 0.45
-"""Standard deviation of the logarithm of the RTT."""
+"""Standard deviation of the natural logarithm of the RTT, for every vantage point."""
 
 RESOLVERS = 313
 """Number of resolvers in the paper."""
@@ -48,23 +49,23 @@ _SOURCE = "model of studies/single_query/vantage.py, after Kosek et al., IMC 202
 
 
 def links(resolvers: int, vantage_points: Sequence[str] = tuple(VANTAGE_POINTS)) -> tuple[str, ...]:
-    """Names of the links from each vantage point to `resolvers` resolvers."""
+    """Names of the links from each vantage point to its resolvers; `resolvers` is the number of resolvers."""
     return tuple(f"{point}-{number}" for point in vantage_points for number in range(1, resolvers + 1))
 
 
 def vantage_point(link: str) -> str | None:
-    """Short name of the vantage point of a link; None for other links."""
+    """Short name of the vantage point of a link, e.g. `eu` for `eu-1`; None for a link outside the model."""
     match = _RESOLVER.fullmatch(link)
     return match[1] if match else None
 
 
 def rtt_ms(point: str, level: float) -> float:
-    """Quantile of a vantage point's RTTs, ms, at a level from 0 to 1."""
+    """Quantile `level` (0 to 1) of the RTTs of a vantage point in the model, ms."""
     return MEDIAN_MS[point] * math.exp(SPREAD * NormalDist().inv_cdf(_CUT + (1 - 2 * _CUT) * level))
 
 
 def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
-    """Profiles of those links in `names` that belong to the model or have a given RTT, by name.
+    """Profiles by name of the links in `names` that belong to the model or have a given RTT (`rtt-50`).
 
     Parameters
     ----------

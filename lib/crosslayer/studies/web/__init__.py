@@ -1,4 +1,4 @@
-"""A browser that resolves by itself over each transport (Kosek et al., IMC 2022, section 3.2)."""
+"""Page loads in a browser that resolves names over each transport (Kosek et al., IMC 2022, section 3.2)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,28 +12,36 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """Options of this study."""
+    """Options of the studies `web` and `composition`."""
 
     https_records: bool = False
-    """Announce HTTP/3 by HTTPS records (RFC 9460) instead of a command-line switch of the browser."""
+    """Whether HTTPS records (RFC 9460) announce HTTP/3. If false, a command-line switch makes the browser use it."""
     resolver: Literal["stub", "browser"] = "stub"
-    """Resolver of the names: the stub of resolv.conf, or the browser itself, over DoH and DoH3 only. The browser's
-    connection for DNS exists before the page is requested, as in ordinary use."""
+    """Client that queries the resolver: the stub of resolv.conf, or the browser itself.
+
+    The browser supports DoH and DoH3 only. It opens its DNS connection before it requests the page, as a browser in use
+    has done.
+    """
     connections: Literal["one", "paper"] = "one"
-    """Connections of the stub to the resolver. `one`: one connection for all queries. `paper`: as the paper's proxy
-    (dnsproxy of 2022, `upstream_pool.go`), i.e. a new connection for each query over DoTCP, and a pool over DoT."""
+    """Connections of the stub to the resolver.
+
+    `one`: one connection for all queries. `paper`: as the paper's proxy, dnsproxy of 2022 (`upstream_pool.go`). It
+    opens a connection for each query over DoTCP, and keeps a pool of connections over DoT.
+    """
 
 
 @dataclass(frozen=True)
 class WebOptions(Options):
-    """Options of this study."""
+    """Options of the study `web`."""
 
     resolver_like: str = ""
-    """`DATASET:RESOLVER[@VANTAGE]`: the stub queries an emulated resolver with the RTTs and answer times of this
-    resolver in a dataset of `crosslayer compare`. Each round draws one of the RTTs. Empty: the stub queries the server
-    of the pages."""
+    """Measured resolver that is emulated, as `DATASET:RESOLVER[@VANTAGE]`; empty for none.
+
+    The emulated resolver has the RTTs and answer times of RESOLVER in DATASET, a dataset of `crosslayer compare`. Each
+    round draws one of the RTTs. If the option is empty, the stub queries the server of the pages.
+    """
     live_resolvers: tuple[str, ...] = ()
-    """Resolvers of live pages, each as name and address; `crosslayer measure --sites` sets them."""
+    """Resolvers that live pages are loaded with, each as name and address; `crosslayer measure --sites` sets them."""
 
     def __post_init__(self) -> None:
         if self.resolver_like and self.resolver != "stub":
@@ -44,7 +52,7 @@ class WebOptions(Options):
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
-"""The vantage point for which the paper names a page, and links with loss."""
+"""The link for Asia, where the paper names a page, and links that lose packets."""
 _PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",

@@ -1,9 +1,10 @@
-"""Claims of IMC22 section 3.2 (Kosek et al., 2022) as checks on a campaign of the study `web`.
+"""Claims of IMC22, section 3.2 (Kosek et al., 2022), judged on a campaign of the study `web`.
 
 We have neither the paper's pages nor its vantage points, so the checks use substitutes. Pages with the fewest lookups
 replace its simple pages, and those with the most lookups its complex pages. Links, ordered by RTT, replace its vantage
-points, ordered by distance; the link with the shortest RTT stands for Europe, where most of its resolvers are. One
-difference is by design: here, resolver and web server are behind the same link; in the paper, web servers are closer.
+points, ordered by distance; the link with the shortest RTT stands for Europe, where most of the paper's resolvers are.
+One difference is by design: here, resolver and web server are behind the same link. In the paper, web servers are
+closer than resolvers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ALMOST_ALL = 90.0
 """Percentage of cells that counts as "almost all cases"."""
 
 LOSSY = ("fiber-loss", "4g-loss")
-"""Links that lose packets, with a short and a long RTT."""
+"""Two links that lose packets; the first has a shorter RTT than the second."""
 ASIA, LINKEDIN = "asia", "professional-network"
 """Link and page that stand for the paper's vantage point in Asia and for linkedin.com."""
 
@@ -41,10 +42,12 @@ Pages = tuple[str, ...]
 
 
 def observed(page_loads: pl.LazyFrame, lookups: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Times of the loads by transport.
+    """Times and counts of loads and lookups by transport.
 
     Series of loads: `DoQ PLT` and `DoQ FCP` (ms), `DoQ PLT increase` and `DoQ FCP increase` (percent over the median of
-    DoUDP in the same cell), `lookups` (number of lookups over DoUDP), `DoQ set up` (connections that the load opened).
+    DoUDP in the same cell). Also `lookups` (number of lookups over DoUDP) and `DoQ set up` (connections that the load
+    opened).
+
     Series of lookups, from the stub's log: `DoQ lookup` (ms), `DoQ new` (1 if the lookup opened a connection, else 0),
     `DoQ again` (1 if the query was repeated, else 0). By default, measures omit links with loss; see `long_tail`.
     """
@@ -85,7 +88,7 @@ def _rows(loads: pl.LazyFrame, name: str, column: str) -> pl.LazyFrame:
 
 
 def by_lookups(o: Observed) -> list[tuple[int, Pages]]:
-    """Each number of lookups with its pages, fewest lookups first."""
+    """Each number of lookups with the pages that make so many, fewest lookups first."""
     counts: dict[int, list[str]] = {}
     first = o.links[0]
     for page in o.pages("lookups", first):
@@ -96,7 +99,7 @@ def by_lookups(o: Observed) -> list[tuple[int, Pages]]:
 
 
 def every_page(o: Observed) -> Pages:
-    """All pages."""
+    """All pages of the campaign, fewest lookups first."""
     return tuple(page for _, pages in by_lookups(o) for page in pages)
 
 
@@ -117,34 +120,34 @@ def complex_(o: Observed) -> Pages:
 
 
 def increase(protocol: str, what: str) -> Measure:
-    """Increase over DoUDP, percent: median over all cells of the median in each cell."""
+    """Increase of `PLT` or `FCP` (`what`) over DoUDP, percent: median over all cells of the median in each cell."""
     return over_cells(f"{protocol} {what} increase", 0.5)
 
 
 def over(protocol: str, other: str, page: str) -> Measure:
-    """Increase of the median PLT over that of another transport, percent."""
+    """Increase of the median PLT of a page with `protocol` compared with `other`, percent."""
     return median(f"{protocol} PLT", page).over(median(f"{other} PLT", page))
 
 
 def faster(page: str) -> Measure:
-    """Decrease of the median PLT over DoQ compared with DoH, percent."""
+    """Decrease of the median PLT of a page with DoQ compared with DoH, percent."""
     return -1 * over("DoQ", "DoH", page)
 
 
 def slowdown(protocol: str, page: str) -> Measure:
-    """Increase of the median PLT compared with DoUDP, percent."""
+    """Increase of the median PLT of a page with `protocol` compared with DoUDP, percent."""
     return over(protocol, BASELINE, page)
 
 
 def in_cells(
     combine: Callable[[list[Measure]], Measure], pages: Callable[[Observed], Pages], of: Callable[[str], Measure]
 ) -> Measure:
-    """A combination of the measures of all cells of some pages."""
+    """Measure that combines, e.g. by `maximum`, the measure `of` in each cell of some pages."""
     return CustomMeasure(lambda o: combine([of(page).on(link) for link, page in product(o.links, pages(o))])(o))
 
 
 def over_pages(of: Callable[[str], Measure], link: str, pages: Pages) -> Measure:
-    """Mean of a measure over pages, on one link."""
+    """Mean of the measure `of` over some pages on one link."""
     return mean(of(page).on(link) for page in pages)
 
 
@@ -153,7 +156,7 @@ def _share(holds: Callable[[Any], Any], cells: list[Measure]) -> Measure:
 
 
 def by_complexity(of: Callable[[str], Measure]) -> Callable[[Observed], Mapping[str, Measure]]:
-    """Margins for each link: mean over the pages with the fewest lookups minus mean over those with the most."""
+    """Margins: on each link, the mean of `of` over the pages with fewest lookups minus that over those with most."""
     return lambda o: {
         f"{link}, fewest over most lookups": over_pages(of, link, simple(o)) - over_pages(of, link, complex_(o))
         for link in o.links
@@ -161,13 +164,13 @@ def by_complexity(of: Callable[[str], Measure]) -> Callable[[Observed], Mapping[
 
 
 def gain_over_nearest(o: Observed) -> Mapping[str, Measure]:
-    """Margins: gain of DoQ over DoH on each link, minus that on the link with the shortest RTT."""
+    """Margins: gain of DoQ over DoH on each link minus the gain on the link with the shortest RTT."""
     near, *far = (over_pages(faster, link, every_page(o)) for link in o.links)
     return {f"{link} over {o.links[0]}": gain - near for link, gain in zip(o.links[1:], far, strict=True)}
 
 
 def gain_by_distance(o: Observed) -> Mapping[str, Measure]:
-    """Margins: gain of DoQ over DoH on each link, minus that on the link with the next shorter RTT."""
+    """Margins: gain of DoQ over DoH on each link minus the gain on the link with the next shorter RTT."""
     gains = {link: over_pages(faster, link, every_page(o)) for link in o.links}
     return {f"{far} over {near}": gains[far] - gains[near] for near, far in pairwise(o.links)}
 
@@ -182,9 +185,10 @@ _SOME = Share(lambda flag: flag > 0)
 
 
 def long_tail(o: Observed) -> Mapping[str, Measure]:
-    """Margins of the share of loads in which DoUDP is slower than DoQ, on links with loss if the campaign has them.
+    """Margins of the percentage of rounds in which the load over DoQ is faster than that over DoUDP.
 
-    Most minus fewest lookups on each link, and nearest minus farthest link.
+    One margin for each link: pages with most lookups minus pages with fewest lookups. One more: the link with the
+    shortest RTT minus that with the longest. Only links with loss count, if the campaign has them.
     """
     of = _percent_faster_than_udp
     links = [link for link in LOSSY if o.pages("DoQ PLT", link)] or o.links
@@ -196,7 +200,7 @@ def long_tail(o: Observed) -> Mapping[str, Measure]:
 
 
 def over_cells(series: str, q: float) -> Measure:
-    """A quantile of the medians of all cells, because the paper's distributions are over medians."""
+    """Quantile `q` of the cells' medians of a series; the paper's distributions are over medians, too."""
 
     def quantile(cells: list[Measure]) -> Measure:
         return Derived(lambda *xs: np.quantile(xs, q, axis=0, method="median_unbiased"), tuple(cells))
@@ -205,7 +209,7 @@ def over_cells(series: str, q: float) -> Measure:
 
 
 def share_of_cells(series: str, holds: Callable[[Any], Any]) -> Measure:
-    """Percentage of cells whose median meets a condition, because the paper's distributions are over medians."""
+    """Percentage of cells whose median of a series meets `holds`; the paper's distributions are over medians, too."""
     return in_cells(partial(_share, holds), every_page, lambda page: median(series, page))
 
 
@@ -250,7 +254,7 @@ def _share_of(
     *links: str,
     why: str = _SLOWER,
 ) -> Cause:
-    """Cause with two numbers in RTT: the difference between two transports, and the total of the first (`more`)."""
+    """Cause with two medians in RTT: time over `more` minus that over `less`, and the whole time over `more`."""
 
     def rtts(terms: Mapping[str, float], of: Observed) -> Estimate:
         statistic = median(terms, *pages(of), in_rtts=True)
@@ -469,7 +473,7 @@ _LOOKUP = pl.col("error").is_null() & (pl.col("condition") == "main")
 
 
 def sources(protocol: str) -> dict[str, tuple[Source, ...]]:
-    """Rows of each series of a transport; an increase also uses the rows of the baseline."""
+    """Sources of each series of a transport; those of an increase also have the rows of DoUDP."""
     of_protocol, of_baseline = (pl.col("dns_protocol") == name for name in (protocol, BASELINE))
     loads: dict[str, tuple[Source, ...]] = {
         f"{protocol} {what}{increase}": (

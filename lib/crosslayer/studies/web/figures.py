@@ -1,6 +1,6 @@
 """Figures of the study `web` (Kosek et al., IMC 2022, section 3.2): page loads in a browser that resolves by itself.
 
-The baseline is DoUDP: either its median in the same cell, as in the paper, or its load of the same round.
+Loads are compared with DoUDP: with its median in the same cell, as in the paper, or with its load of the same round.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from crosslayer.vocabulary import Protocol
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
-"""Round-trips of the first lookup on a new connection with a resumed TLS session, without early data."""
+"""Transports, each with the round-trips of a lookup on a new connection that resumes a session, without early data."""
 AGREES_MS = 2.0
-"""Maximum difference between the browser's own lookup time and the stub's at which both agree."""
+"""Maximum difference at which a lookup time in the browser agrees with that in the stub's log, ms."""
 
 _ESTIMATE = ("n", "rounds", "median", "low", "high")
 
@@ -39,7 +39,7 @@ def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
 
 
 def _lookups(inputs: Inputs) -> pl.DataFrame:
-    """Each page with its number of lookups, fewest first: page, lookups."""
+    """Number of lookups of each page, fewest first; columns page, lookups."""
     counts = _loads(inputs).group_by("page").agg(lookups=pl.col("lookup_count").median().cast(pl.Int64))
     return counts.sort("lookups", "page").collect()
 
@@ -49,7 +49,7 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """Rows sorted by RTT of the link, number of lookups and page; the order of protocols stays."""
+    """Rows sorted by the link's RTT, then by number of lookups and page; otherwise their order stays."""
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
@@ -79,7 +79,7 @@ _FIG3_PRINTED = (
 
 
 def fig3_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 3 in the form of a CDF figure; percent over the median of DoUDP in the same cell."""
+    """CDFs of FCP and PLT: percent over the median of DoUDP in the same cell; columns `cdf.SCHEMA`."""
     parts = []
     for column, panel in _FIG3.items():
         loads = _loads(inputs).with_columns(plt_ms=column).filter(pl.col("plt_ms").is_not_null())
@@ -125,7 +125,7 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig4(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 4: a grid of links and pages, with pages in ascending order of their number of lookups."""
+    """IMC22 Fig. 4: a plot for each link and page; pages are in ascending order of their number of lookups."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     lines = pl.col("page").str.replace_all("-", "|")
@@ -155,7 +155,7 @@ def fig4(frame: pl.DataFrame) -> AnyChart:
 
 
 def _reach(frame: pl.DataFrame) -> list[float]:
-    """Domain of an axis for all medians and intervals, with 0 and a margin."""
+    """Domain of an axis that contains 0 and all medians and intervals, with a margin."""
     ends = frame.select(
         low=pl.min_horizontal("median", "low").min(), high=pl.max_horizontal("median", "high").max()
     ).row(0)
@@ -170,7 +170,7 @@ _MEASURES = {"percent": _OVER, "round-trips": "PLT minus DoUDP (RTT)"}
 
 
 def amortisation_data(inputs: Inputs) -> pl.DataFrame:
-    """Cost of a transport by number of lookups of the page, in two measures.
+    """Increase of the PLT over DoUDP by number of lookups of the page, in two measures.
 
     Columns measure (`percent` of DoUDP's median; `round-trips`, median difference within a round), link, page, series,
     source, x (lookups), n, rounds, median, low, high.
@@ -191,7 +191,7 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def amortisation(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the PLT over DoUDP against the number of lookups, with a column for each link."""
+    """Chart of the increase of the PLT over DoUDP against the number of lookups, with a plot for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
@@ -233,7 +233,7 @@ def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def amortisation_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: increase of the PLT for pages with the fewest and the most lookups."""
+    """Verdict: increase of the PLT over DoUDP, for the pages with the fewest and with the most lookups."""
     shown = frame.filter(measure="percent") if frame.height else frame
     if shown.is_empty() or shown["x"].n_unique() < 2:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
@@ -258,9 +258,9 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
 
 
 def faster_data(inputs: Inputs) -> pl.DataFrame:
-    """Percentage of rounds in which a load was faster than that over DoUDP.
+    """Percentage of rounds in which the load over a transport was faster than the load over DoUDP.
 
-    Columns link, page, lookups, series, source, n (rounds that have both), percent.
+    Columns link, page, lookups, series (transport), source, n (rounds with both loads), percent.
     """
     loads = _loads(inputs, lossy=True)
     rows = [
@@ -276,7 +276,7 @@ def faster_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def faster(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the percentage of rounds against the number of lookups, with a column for each link."""
+    """Chart of the percentages of `faster_data` against the number of lookups, with a plot for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     links, most = _titles(frame), max(frame["lookups"].to_list())
@@ -305,8 +305,8 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
     """Time of the lookup of the page's own host, connection setup included, by link and transport.
 
     Columns link, series, source, n, rounds, median, low, high (multiples of the RTT, from the stub's log), expected
-    (round-trips), differs_ms (median of the browser's own lookup time minus the stub's), agrees_percent (percentage of
-    loads in which both times agree within `AGREES_MS`).
+    (round-trips), differs_ms (median of the lookup time in the browser minus that in the stub's log), agrees_percent
+    (percentage of loads in which the two times differ by at most `AGREES_MS`).
     """
     browser = pl.col("domain_lookup_end_ms") - pl.col("domain_lookup_start_ms")
     loads = (
@@ -332,7 +332,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the duration of the first lookup in round-trips."""
+    """Chart of the time of the first lookup in multiples of the RTT, with a plot for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads on a link whose RTT is known", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)

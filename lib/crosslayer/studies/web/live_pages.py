@@ -51,42 +51,42 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Role
 
 _BACKEND = "the paths themselves"
 _LISTEN = "127.0.53.1"
-"""Address of the stub; it is the resolver in resolv.conf."""
+"""Address of the stub, which resolv.conf names as the resolver."""
 _PORT = 53
 _QUERIES_OF_NAME = 6
-"""Queries for one host name: A, AAAA and HTTPS, in both loads."""
+"""Number of queries for one host name: A, AAAA and HTTPS, each in the cache-filling and in the measured load."""
 _LEFT_ALONE = "left alone: "
-"""Prefix of the error of a load that was skipped because the operator asked to stop."""
+"""Prefix of a skipped load's error, if the operator of the resolver asked to stop."""
 _STARTED_S = 3.0
-"""Wait after a start of Chromium, s: about one second after it, Chromium detects its network and restarts lookups."""
+"""Wait after the start of Chromium, s. After about one second Chromium detects its network and restarts lookups."""
 _NAVIGATION = "net::ERR_"
-"""Part of Chromium's error for a page that failed to load. The browser itself still works."""
+"""Part of Chromium's error if a page failed to load but the browser itself still works."""
 _SILENT_LOADS = 3
 """Number of successive loads without an answer after which a target gets no queries until the campaign resumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePages:
-    """Validated arguments of a call."""
+    """Validated arguments of `crosslayer measure --sites`."""
 
     plan: Plan
     sites: Mapping[str, ListedSite]
     """Pages by name."""
     targets: Mapping[str, ResolverTarget]
-    """Targets by name of the condition, i.e. resolver and transport."""
+    """Targets by name of the condition, which consists of resolver and transport."""
     not_asked: Sequence[str]
-    """Resolvers on the stop list, and list entries that cannot be measured, each with the reason."""
+    """Named resolvers that are not measured, each with the reason: it is on the stop list, or cannot be measured."""
     ca_file: Path | None
     """File of CAs that the user named, or None."""
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses of the resolvers outside this machine."""
+        """Addresses of those resolvers that are outside this machine."""
         return [a for a in dict.fromkeys(t.address for t in self.targets.values()) if not outside.inside(a)]
 
     @property
     def budget(self) -> str:
-        """Text for the user: the number of loads, and of queries to each operator."""
+        """Text for the user: number of loads, number of queries to each operator, and minimum duration."""
         rounds, pages = self.plan.rounds, len(self.sites)
         loads = rounds * pages * len(self.targets)
         operators = Counter(target.operator for target in self.targets.values())
@@ -119,9 +119,9 @@ class LivePages:
 
 
 def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: Path | None) -> LivePages:
-    """Check a call before any packet is sent; `CrosslayerError` for the first invalid part.
+    """Check the arguments of `crosslayer measure --sites` before any packet is sent.
 
-    Only the first address of each resolver is used.
+    The first invalid argument raises `CrosslayerError`. Only the first address of each resolver is used.
     """
     if plan.browser != BrowserName.CHROMIUM:
         raise CampaignError(
@@ -156,7 +156,7 @@ def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: 
 
 
 def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain consent to the budget, unless no packet can leave this machine; `OutsideError` without consent.
+    """Obtain the user's consent to send packets, unless none can leave this machine; `OutsideError` without consent.
 
     `ask` receives a question and returns what the user typed.
     """
@@ -168,7 +168,7 @@ def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
 
 
 def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
-    """Measure the rounds that the folder lacks and write the dataset; return its folder.
+    """Measure the rounds that `folder` lacks and write the dataset; return the folder of the dataset.
 
     The process must have its own resolv.conf (`namespaces.enter`).
     """
@@ -189,7 +189,7 @@ def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
 
 @contextlib.contextmanager
 def _resolv_conf(address: str) -> Generator[None, None, None]:
-    """Set the resolver of this mount namespace for the block, then restore it for later commands in a box."""
+    """Set the resolver in resolv.conf for the block, then restore the earlier one for later commands in a box."""
     before = Path("/etc/resolv.conf").read_text(encoding="utf-8").split()
     namespaces.use_resolver(address)
     try:
@@ -200,7 +200,7 @@ def _resolv_conf(address: str) -> Generator[None, None, None]:
 
 
 def _left_alone(live: LivePages, folder: Path) -> dict[str, str]:
-    """Operators that asked to stop in an earlier part of the campaign, each with the error of its rows."""
+    """Operators that asked to stop in an earlier part of the campaign, each with the error in the rows of its loads."""
     if not (folder / FILE_NAME).exists():
         return {}
     operators = {target.name: target.operator for target in live.targets.values()}
@@ -216,7 +216,7 @@ def _left_alone(live: LivePages, folder: Path) -> dict[str, str]:
 def _rounds(
     live: LivePages, left_alone: dict[str, str], job: Job, say: Callable[[str], None]
 ) -> Generator[FinishedRound, None, None]:
-    """Measure rounds in the network of this process; an executor (`campaign.rounds.Executor`)."""
+    """Measure the rounds of a job in the network of this process, as a `campaign.rounds.Executor` does."""
     programs = find_browser(live.plan.browser)
     versions = provenance.packages() | programs.versions | {"stub": stub_version()}
     say(f"Measuring over {_BACKEND}: {len(job.todo)} rounds of a page to go.")
@@ -310,7 +310,7 @@ class _Loader:
     def _load(
         self, site: ListedSite, target: ResolverTarget, warming: list[QueryMetrics], measured: list[QueryMetrics]
     ) -> PageLoad:
-        """Make the cache-filling and the measured load; return the latter, and append the queries to the lists."""
+        """Make the cache-filling and the measured load; append their queries to the lists, return the measured load."""
         settings = StubSettings.towards(
             resolver_of(target, self._ca_file),
             target.protocol,
@@ -330,7 +330,7 @@ class _Loader:
                 (measured if warming else warming).extend(stub.metrics())
 
     def _await_turn(self, operator: str) -> None:
-        """Wait until an operator may get the next query; `CampaignError` if its limit for today is reached."""
+        """Wait until an operator may get the next query; `CampaignError` if its limit of today is reached."""
         if self._ledger.left(operator) < self._most:
             raise CampaignError(
                 f"has got its {manners.QUERIES_PER_DAY} queries of today (UTC)",
@@ -341,7 +341,11 @@ class _Loader:
             time.sleep(max(0.0, at_s - time.time()))
 
     def _heed(self, target: ResolverTarget, queries: Sequence[QueryMetrics]) -> None:
-        """Apply the answers of a load: pause or skip the operator on its request, and skip a silent target."""
+        """React to the answers of a load.
+
+        If an answer asks for it, the operator gets a pause or no more queries. A target without an answer in
+        `_SILENT_LOADS` successive loads gets no more queries.
+        """
         if not queries:
             return
         errors = [query.error or (f"rcode {query.rcode}" if query.rcode == "REFUSED" else "") for query in queries]
@@ -354,7 +358,7 @@ class _Loader:
 
 
 def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetrics], site: ListedSite) -> str | None:
-    """Error of a load, with the reason from the stub's log if its lookup failed; None if there is no error."""
+    """Error of a load, with the reason from the stub's log if the lookup of its host failed; None without an error."""
     own = [query for query in queries if query.name.rstrip(".") == site.host]
     if load is not None and fault is None:
         status = load.navigation["responseStatus"]
@@ -368,7 +372,7 @@ def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetr
 
 
 def summary(folder: Path) -> str:
-    """Text table: median lookup and PLT by page, resolver and transport, and the difference of the PLT to DoUDP."""
+    """Text table by page, resolver and transport: median lookup time, median PLT, and PLT minus that over DoUDP."""
     table = Dataset.open(folder).table("page_loads")
     good = metrics.page_loads(table)
     every = table.select("page", "resolver", "dns_protocol", "error").collect()

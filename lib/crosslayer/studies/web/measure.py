@@ -1,11 +1,11 @@
-"""The `web` study (Kosek et al., IMC 2022, section 3.2): a browser that resolves by itself, over every DNS transport.
+"""Measures page loads in a browser that resolves names over each transport (Kosek et al., IMC 2022, section 3.2).
 
 The browser queries the stub on 127.0.0.1, the resolver in the namespace's resolv.conf. The stub queries the resolver at
 the far end over the transport under test. Each load starts its own stub without sessions. The priming load creates a
-session, the reset closes the stub's connection, and the measured load resumes the session (`Browser.load_resolving`).
+session. Then the stub closes its connection, and the measured load resumes the session (`Browser.load_resolving`).
 
-With the option `resolver = "browser"`, the browser queries the far end by itself. The context of the measured load
-opens the DNS connection when it loads the warm-up page.
+With the option `resolver = "browser"`, the browser queries the resolver without the stub. Before the measured load, the
+browser loads a warm-up page, and thus opens its DNS connection.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from crosslayer.testbed.server import Event, QueryEvent
 
 _LISTEN = "127.0.0.1"
 _OF_BROWSERS = (dns.Protocol.DOH, dns.Protocol.DOH3)
-"""Transports over which browsers can resolve by themselves."""
+"""Transports over which a browser can resolve without the stub."""
 _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
-"""Use of connections by the paper's proxy, for transports over which it did not keep a single one."""
+"""Transports over which the paper's proxy did not use a single connection, each with its use of connections."""
 
 
 class Web(Measurer):
-    """Page loads, each with its lookups over one transport, in a browser that stays open between loads."""
+    """Measurer of page loads, each with its lookups over one transport, in a browser that stays open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -68,7 +68,7 @@ class Web(Measurer):
             self._upstream = dns.Resolver(self._like.address, server_name=like.NAME, ca_file=self._like.server.ca_file)
 
     def close(self) -> None:
-        """End the browsers and the resolver."""
+        """End the browsers and the emulated resolver."""
         self._end_browsers()
         if self._like is not None:
             self._like.close()
@@ -83,7 +83,7 @@ class Web(Measurer):
         return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """All transports of the stub, or those of the browser if it resolves by itself."""
+        """All transports of the stub; DoH and DoH3 if the browser resolves without the stub."""
         return [protocol.value for protocol in (_OF_BROWSERS if self._itself else SIX_TRANSPORTS)]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -124,7 +124,7 @@ class Web(Measurer):
         }
 
     def _browser(self, protocol: dns.Protocol) -> Browser:
-        """The browser of the next load: one for all transports of the stub, or one for each of the browser's own."""
+        """Browser for the next load: one for all transports of the stub; without the stub, one for each transport."""
         asks = protocol if self._itself else None
         if asks not in self._kept:
             context = self.context
@@ -146,7 +146,7 @@ class Web(Measurer):
         return self._kept[asks].open()
 
     def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
-        """Make the measured load; return it and the stub's queries since the reset (none without the stub)."""
+        """Make a priming and a measured load; return the measured one and the queries of the stub during it, if any."""
         if self._itself:
             load = browser.load_resolving(
                 page.host,
@@ -172,7 +172,7 @@ class Web(Measurer):
 
 
 def shared_connections(plan: Plan, protocol: dns.Protocol) -> Literal["one", "pool", "query"]:
-    """Use of connections by the stub over a transport."""
+    """Connections that the stub uses over a transport: one, a pool, or one for each query."""
     return _OF_PAPER.get(protocol, "one") if plan.options.connections == "paper" else "one"
 
 
@@ -203,15 +203,15 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
 
 
 def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
-    """Queries for names of a page, from the server log."""
+    """Queries in the server log for the host names of a page."""
     return [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in page.looked_up]
 
 
 def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """Error in the queries of a browser that resolves by itself, from the server log; None if there is none.
+    """Error in the queries of a browser that resolves without the stub, from the server log; None if there is none.
 
-    The server must have received an A query for each host name of the page, and no query for them over another
-    transport. Queries for other names are allowed: Chromium tests its resolver with a name of Google's.
+    The server must have received an A query for each host name of the page, and no query for these names over
+    another transport. Queries for other names are allowed: Chromium tests its resolver with a name of Google's.
     """
     queries = of_page(events, page)
     missing = set(page.looked_up) - {query.name.rstrip(".") for query in queries if query.type == "A"}

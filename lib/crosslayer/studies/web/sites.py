@@ -1,4 +1,4 @@
-"""Pages that a user names for live loads: a file of URLs, read and checked before anything is sent."""
+"""Reads and checks the file of URLs that a user wants to load, before any packet is sent."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LOCAL = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class ListedSite:
-    """A page to load."""
+    """A page of the user's file: its URL and the host name of this URL."""
 
     url: str
     host: str
 
     @property
     def name(self) -> str:
-        """Name of the page in the rows: the URL without `https://` and final slash."""
+        """Name of the page in the dataset: the URL without `https://` and without a final slash."""
         return self.url.removeprefix("https://").removesuffix("/")
 
 
 def read_sites(path: Path) -> list[ListedSite]:
-    """Sites of a file: a URL in each line; `#` begins a comment. `CampaignError` for the first invalid line."""
+    """Pages of a file with a URL in each line; `#` begins a comment. `CampaignError` for the first invalid line."""
     sites: dict[ListedSite, int] = {}
     for number, line in enumerate(read_text(path, CampaignError).splitlines(), start=1):
         if not (text := line.partition(" #")[0].strip()) or text.startswith("#"):
@@ -51,7 +51,7 @@ def read_sites(path: Path) -> list[ListedSite]:
 
 
 class _SiteError(Exception):
-    """Error of a line: what is wrong, and the next step."""
+    """Error of a line; its arguments say what is wrong and what to do."""
 
 
 def _site(text: str) -> ListedSite:
