@@ -64,7 +64,7 @@ def _written(idle_s: float) -> str:
 def idle_data(inputs: Inputs) -> pl.DataFrame:
     """Time of the first answer after an idle time.
 
-    Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high. 
+    Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high.
 
     Measures: `answer (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. In the third measure,
     the time begins when the stub stops waiting for a packet on the old connection. It is the 99th percentile over all
