@@ -126,6 +126,7 @@ def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chro
     figures = STUDIES[DEFAULT].figures
     assert int(drawn) == len(figures)
     assert len(browser.find_elements("css selector", ".chart svg.marks")) == len(figures)
+    assert browser.execute_script("return [...document.fonts].map(font => font.status)") == ["loaded", "loaded"]
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     requests = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]

@@ -87,7 +87,7 @@ def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
     parts = []
     for condition in shown:
         series, rest = _described(condition, varying, titles)
-        title = pl.col("page") if condition.measure == clocks.PLT else pl.lit(f"{condition.measure} {rest}".strip())
+        title = pl.col("page") if condition.measure == clocks.PLT else pl.lit(", ".join(filter(None, (condition.measure, rest))))
         rows = clocks.compared(clocks.values(wall, condition), clocks.values(virtual, condition))
         labels = {"panel": title, "series": pl.lit(series), "condition": pl.lit(condition.name)}
         parts.append(rows.with_columns(**labels))

@@ -59,7 +59,7 @@ function offer(event, item) {
 const dark = matchMedia("(prefers-color-scheme: dark)").matches;
 // The font of the pictures: with a wider one, labels would overlap.
 const loaded = Object.entries(fonts).map(async ([weight, data]) => document.fonts.add(
-  await new FontFace("Crosslayer Sans", `url(data:font/woff;base64,${data})`, { weight }).load()));
+  await new FontFace("Crosslayer Sans", Uint8Array.from(atob(data), c => c.charCodeAt(0)), { weight }).load()));
 async function draw() {
   let drawn = 0;
   await Promise.allSettled(loaded);
