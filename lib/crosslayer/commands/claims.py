@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crosslayer.campaign.dataset import Dataset
 
 _CELL = 40
-"""Maximum printed length of a text in a row, characters; the trace of a navigation has thousands."""
+"""Maximum number of characters that are printed of a value. A value of the column `navigation` has thousands."""
 
 
 @click.command("claims")
@@ -91,7 +91,10 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
 
 
 def _print_rows(dataset: Dataset, claim: str) -> None:
-    """Print, for each table that the claim needs, code that reads the rows, their number, and the first ones."""
+    """Print the rows from which the verdict of a claim is computed.
+
+    For each table, these are: Python code that reads the rows, the number of rows, and the first five rows.
+    """
     import polars as pl
 
     from crosslayer.notebooks.campaign_view import observations
@@ -108,14 +111,15 @@ def _print_rows(dataset: Dataset, claim: str) -> None:
 
 
 def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame]) -> None:
-    """Print the claims whose verdicts differ between two campaigns, with the reasons, and their number.
+    """Print the claims whose verdicts differ between two campaigns, with the reasons, and the number of these claims.
 
     Parameters
     ----------
     both
-        From `crosslayer.claims.compared`.
+        Result of `crosslayer.claims.compared`.
     campaigns
-        Each campaign with its verdicts from `crosslayer.claims.check`, first the one of the columns without suffix.
+        Two pairs of a dataset and its frame from `crosslayer.claims.check`. Columns of `both` without the suffix
+        `_other` belong to the first pair.
     """
     from crosslayer.claims import interval, ours
 
@@ -137,7 +141,7 @@ def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame])
 
 
 def _span(identifiers: list[str]) -> str:
-    """Up to four identifiers; of more, the number, the first and the last."""
+    """List up to four claim identifiers. For more than four, give their number, the first and the last."""
     if len(identifiers) <= 4:
         return ", ".join(identifiers)
     return f"{len(identifiers)} claims, {identifiers[0]} to {identifiers[-1]}"

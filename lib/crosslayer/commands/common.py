@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FilePath(click.Path):
-    """A path. An empty one is refused, because Python interprets it as the working folder."""
+    """Option type: a path. It refuses an empty path, which Python would interpret as the working folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -30,7 +30,7 @@ class FilePath(click.Path):
 
 
 class _Text(click.types.StringParamType):
-    """Text. An empty one is refused, because it would mean the same as no option."""
+    """Option type: text. It refuses an empty or blank text, which a command would treat like a missing option."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value).strip():
@@ -39,7 +39,7 @@ class _Text(click.types.StringParamType):
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range. NaN is refused, which `click.FloatRange` accepts."""
+    """Option type: a number in a range. It refuses NaN, which `click.FloatRange` accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -89,12 +89,15 @@ COMPARE = click.option(
 
 
 def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
-    """The named campaigns; if none is named, those in virtual time next to the dataset (`paired_campaigns`).
+    """Open the datasets with which a dataset is compared.
+
+    These are the datasets in the folders `named`. If `named` is empty, they are those of `paired_campaigns`: campaigns
+    in virtual time in folders next to the dataset's folder.
 
     Raises
     ------
     CrosslayerError
-        For a campaign of another study.
+        If a named dataset is of another study than `dataset`.
     """
     from crosslayer.campaign.dataset import Dataset, paired_campaigns
 
@@ -110,11 +113,11 @@ def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
 
 
 NOT_ALL_DRAWN = 4
-"""Exit status if a figure could not be drawn; all other figures are drawn."""
+"""Exit status if some figures could not be drawn. The command has drawn all other figures."""
 
 
 def tell(written: Report) -> None:
-    """Print the path of the page; exit with `NOT_ALL_DRAWN` if a figure could not be drawn."""
+    """Print the path of a written report. If figures could not be drawn, print why and exit with `NOT_ALL_DRAWN`."""
     for error in written.failed.values():
         click.echo(f"{click.style('not drawn:', fg='red')} {error}", err=True)
     click.echo(str(written.page))
@@ -123,12 +126,15 @@ def tell(written: Report) -> None:
 
 
 def guest_clock(clock: Clock) -> Clock | None:
-    """Clock of the guest in which a command has to run; None if it needs no guest.
+    """Clock of the guest that has to be started for a command; None if the command runs without a new guest.
+
+    A command in virtual time needs a guest. A command in real time gets a guest if this machine refuses private
+    namespaces and there is a guest's kernel. Inside a guest the result is always None.
 
     Raises
     ------
     CrosslayerError
-        If virtual time is requested inside a guest in real time.
+        If virtual time is requested inside a guest in real time, or without a guest's kernel.
     """
     from crosslayer.guest import find_kernel, inside
     from crosslayer.testbed import namespaces
@@ -146,7 +152,7 @@ def guest_clock(clock: Clock) -> Clock | None:
         return clock
     unshare = find_program("unshare")
     if not namespaces.inside() and unshare and namespaces.refused(unshare):
-        with contextlib.suppress(CrosslayerError):  # without a guest, the refused namespaces are the error to report
+        with contextlib.suppress(CrosslayerError):  # without a kernel, `enter` reports the refused namespaces
             find_kernel()
             return clock
     return None
@@ -155,18 +161,20 @@ def guest_clock(clock: Clock) -> Clock | None:
 def enter(
     clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | None = None, settable_clock: bool = False
 ) -> None:
-    """Execute this command again in private namespaces, on this machine or in a guest, and exit with its status.
+    """Execute this command again in private namespaces, on this machine or in a guest.
+
+    Only the call inside the namespaces returns. The first process exits with the status of the second execution.
 
     Parameters
     ----------
     clock
         Clock of the command.
     writable
-        Folders to which it may write in a guest.
+        Folders to which the command may write in a guest.
     seed
-        Seed of all random numbers of a guest in virtual time; None for those of the host.
+        Seed of all random numbers of a guest in virtual time. None: random numbers of the host.
     settable_clock
-        Whether the time of day of the guest can be set, see `crosslayer.guest.Guest`.
+        Whether the command can set the guest's time of day, see `crosslayer.guest.Guest`.
     """
     from crosslayer.guest import run_attached
     from crosslayer.testbed import namespaces
@@ -178,7 +186,7 @@ def enter(
 
 
 def typed(question: str) -> str:
-    """Answer of the user to a question; empty at the end of input."""
+    """Ask the user a question and return the answer; an empty text at the end of input or after Ctrl-C."""
     try:
         return str(click.prompt(question, default="", show_default=False, err=True))
     except click.Abort:

@@ -13,7 +13,7 @@ from crosslayer.commands.common import PATH, TEXT, FiniteRange, typed
 from crosslayer.vocabulary import Protocol
 
 _IDLE_OF_ALL = ("20s",)
-"""Idle times of `--all`: they show servers and networks that keep connections for a shorter time."""
+"""Idle times of `--all`. A query after such a time shows whether server or network ended the idle connection."""
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 
 

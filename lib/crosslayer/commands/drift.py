@@ -110,7 +110,15 @@ def command(
 
 
 def _sample(committed: Dataset, rounds: int, links: str | None, pages: str | None) -> Plan:
-    """Plan of the campaign's first rounds, on the given links and pages, by default on all."""
+    """Plan that measures the first `rounds` rounds of a stored campaign again.
+
+    `links` and `pages` are names of the campaign, separated by commas; None means all of them.
+
+    Raises
+    ------
+    CrosslayerError
+        If the campaign is in real time, or does not have one of the links or pages.
+    """
     from crosslayer.campaign.plan import changed
     from crosslayer.studies import sized
 
@@ -161,7 +169,7 @@ def _measured(plan: Plan, folder: Path, jobs: int | None) -> Path:
 
 
 def _print(frame: pl.DataFrame) -> None:
-    """Print the durations that are not confirmed, the largest differences first."""
+    """Print up to `_SHOWN` durations whose verdict is not "confirmed", the largest differences first."""
     import polars as pl
 
     apart = frame.filter(pl.col("verdict") != "confirmed").sort(pl.col("difference_ms").abs(), descending=True)

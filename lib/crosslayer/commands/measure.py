@@ -331,7 +331,7 @@ def _measure_server(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Measure a server of the user over the real network."""
+    """Measure the server that the user gave with --server, over the real network."""
     real_server = STUDIES[plan.study].real_server
     if real_server is None:
         able = " or ".join(name for name, study in STUDIES.items() if study.real_server)
@@ -352,7 +352,7 @@ def _measure_sites(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Load pages of the user's choice over the real network."""
+    """Load the pages that the user listed with --sites, over the real network."""
     from crosslayer.testbed import namespaces
 
     live_pages = STUDIES[plan.study].live_pages
@@ -369,7 +369,11 @@ def _measure_sites(
 
 
 def _measure_outside(measurer: Any, asked: Any, folder: Path, *, dry_run: bool, consents: bool) -> None:
-    """Print the budget of a checked request, obtain consent, measure and print the summary."""
+    """Measure over the real network with the user's consent, and print a summary.
+
+    The function first prints the budget of `asked`: the number of queries or page loads. With `dry_run`, nothing else
+    happens.
+    """
     click.echo(asked.budget)
     if dry_run:
         return

@@ -108,9 +108,24 @@ def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: s
 
 
 def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> None:
-    """Make a page, read it back, check it and print a report.
+    """Make a page, check that it loads as recorded, and print a report.
 
-    If the page does not load as recorded, it is made again with all code synthesised. If that fails too, it is deleted.
+    If the page does not load as recorded, it is made again with generated code instead of the recorded code
+    (--synthesise). If the new page does not load as recorded either, it is deleted.
+
+    Parameters
+    ----------
+    make
+        Function that makes the page; its argument determines whether all code is generated.
+    synthesise
+        Whether the first page has generated code already.
+    checked
+        Whether to load the page. Without a testbed, the page is kept unchecked.
+
+    Raises
+    ------
+    PageError
+        If the last page does not load as recorded.
     """
     from crosslayer.pages import PageError, find_spec_dir, load_pages
     from crosslayer.studies import refusals
@@ -146,7 +161,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
 
 
 def _load(folder: Path) -> tuple[int, str]:
-    """Exit status and output of `page check`."""
+    """Run `crosslayer page check` on a page; returns its exit status and output."""
     command = [sys.executable, "-m", "crosslayer", "page", "check", str(folder)]
     check = subprocess.run(command, capture_output=True, text=True, check=False)
     return check.returncode, (check.stdout or check.stderr).strip()

@@ -23,12 +23,12 @@ class SampleSizeError(CrosslayerError):
 
 
 def parse_precision(text: str) -> float:
-    """Parse a percentage such as `1%`; returns percent.
+    """Parse a percentage: `1%` returns 1.0.
 
     Raises
     ------
     SampleSizeError
-        For other texts, and for percentages that are not above 0 and below 100.
+        If the text is not a percentage, or the percentage is not between 0 and 100.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
     percent = float(match[1]) if match else math.nan
@@ -40,14 +40,16 @@ def parse_precision(text: str) -> float:
 
 
 def rounds_needed(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
-    """Rounds that each cell and combination of TNSM24 needs, in the order of the campaign's links and pages.
+    """Number of rounds that each cell and combination of TNSM24 needs for a precision, estimated from a pilot.
 
-    The columns are those of `crosslayer.metrics.precision.rounds_needed`.
+    The precision is the half-width of the 95 % interval of the median PLT, in percent of this median. The columns are
+    those of `crosslayer.metrics.precision.rounds_needed`. Rows are in the order of the campaign's links and pages.
 
     Raises
     ------
     SampleSizeError
-        If the dataset has no PLTs, or too few rounds for an interval.
+        If no round of the pilot has both a DNS exchange and a page load.
+        If every cell has too few rounds for an interval.
     """
     import polars as pl
 

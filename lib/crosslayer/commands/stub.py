@@ -143,7 +143,7 @@ def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
     from crosslayer.testbed import outside
 
     host = settings.upstream_host
-    with contextlib.suppress(ValueError):  # a name: `check_consent` refuses it, or its packets stay in this machine
+    with contextlib.suppress(ValueError):  # `host` is a name, which `check_consent` checks
         if not outside.inside(host):
             outside.obtain_consent(f"The stub forwards every query to {host}.", host, given=given, ask=typed)
             outside.allow([host])
@@ -158,7 +158,7 @@ def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path 
     settings
         Settings of the stub.
     metrics
-        File to which the metrics are appended; None for standard output.
+        File to which the stub appends one JSON line per query; None for standard output.
     control
         Path of the control socket; None for no socket.
     """
@@ -174,7 +174,8 @@ def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path 
 def _run_command(settings: StubSettings, command: list[str], *, metrics: Path | None) -> int:
     """Run a command together with the stub; returns the command's exit status (128 + signal if a signal ended it).
 
-    Unless a file is given, the metrics are printed to standard output after the command's output.
+    The stub writes one JSON line per query to the file `metrics`. If `metrics` is None, these lines are printed to
+    standard output after the command's output.
 
     Raises
     ------
