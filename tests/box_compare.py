@@ -1,8 +1,11 @@
-"""Compare the times that `crosslayer compare` measures in a box with the true ones, visit by visit.
+"""Compare the times that `crosslayer compare` measures in a box with the true times.
 
 `python tests/box_compare.py [BOX.toml]` measures in virtual time and prints a table. `--wall` measures in real time,
-without resumed connections and idle times. The true times come from the box's record of packets and answers, and from
-its description. They are times of packets at the client's end of the path, as in `tests/box_tools.py`.
+without resumed connections and idle times. The true RTT comes from the description of the box. The other true times
+come from its record of packets and answers. They are times of packets at the client's end of the path, as in
+`tests/box_tools.py`; only the resolver's own time is the one that the record states for its answers.
+
+A visit is the measurement of one target in one round.
 """
 
 from __future__ import annotations
@@ -26,34 +29,34 @@ ROOT = Path(__file__).parents[1]
 ZONE = "box.example"
 ROUNDS = 10
 TRANSPORTS = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "dot", "DoH": "doh", "DoH3": "doh3", "DoQ": "doq"}
-"""Transports, and their names in the box's record."""
+"""Name of each transport in the box's record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A measured value of a visit, and the true value."""
+    """A value that a visit measured, with the true value."""
 
     value: str
-    """Name of the value: first, next, miss, idle, resumed, early, rtt or recursion."""
+    """Name of the value, a key of `MEANING`: first, next, miss, idle, resumed, early, rtt or recursion."""
     resolver: str
     transport: str
     measured_ms: float
     true_ms: float
     rtt_ms: float
-    """True RTT of the path."""
+    """True RTT of the path, ms."""
 
     @property
     def error_ms(self) -> float:
-        """Measured minus true, ms."""
+        """Measured value minus true value, ms."""
         return self.measured_ms - self.true_ms
 
 
 def run(
     box: Path, folder: Path, *arguments: str, program: Sequence[str] = (), clock: str = "virtual"
 ) -> tuple[Row, list[Row], list[Row]]:
-    """Run a comparison in a box; returns the result, the visits with their targets, and the box's record.
+    """Run `crosslayer compare` in a box; returns its result, the visits with their targets, and the box's record.
 
-    If `program` is given, it runs in the box, with the comparison's command as its last arguments.
+    If `program` is given, the box runs `program` with the command line of `crosslayer compare` as last arguments.
     """
     truth, result, dataset = folder / "truth.jsonl", folder / "result.json", folder / "dataset"
     box_options = ["--clock", clock, "--truth", str(truth), "--packets", "--writable", str(folder)]
@@ -74,7 +77,7 @@ def run(
 
 
 def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
-    """Every measured time of every visit with its true value."""
+    """All values of the visits without an error, each with its true value from the box's record `truth`."""
     flows: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     forwarded = [row for row in truth if row["event"] == "packet" and "left_ns" in row]
     for row in sorted(forwarded, key=lambda row: int(row["time_ns"])):
@@ -96,7 +99,7 @@ def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
         over = "udp" if transport in ("DoUDP", "DoH3", "DoQ") else "tcp"
         if visit["error"] is not None:
             continue
-        # A query that fills the cache has a separate flow, before the measured ones.
+        # A query that fills the cache has a separate flow, before the measured queries.
         ports = list(dict.fromkeys(_port(row) for row in own))
         kept = [row for row in own if _port(row) == ports[0]]
         expected = 1 + (visit["next_ms"] is not None) + (visit["miss_ms"] is not None)
@@ -130,7 +133,7 @@ def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
             recursion_ms = miss["own_ms"] - hit["own_ms"]
             checked.append(Checked("recursion", name, transport, visit["miss_ms"] - hit_ms, recursion_ms, rtt_ms))
         if visit["resumed_ms"] is not None:
-            # Flows in between filled the cache again. CoreDNS's own DoT listener reports no resumption.
+            # Queries that filled the cache again are misses. CoreDNS's own DoT listener reports no resumption.
             others = [row for row in own if _port(row) != ports[0] and row["source"] == "hit"]
             resumed = next(row for row in others if row["resumed"] or transport == "DoT")
             add("resumed", _since_first(resumed, packets_of(_port(resumed))), "resumed_ms")
@@ -151,7 +154,7 @@ def _port(answer: Row) -> int:
 
 
 def _arrival_ns(answer: Row, packets: list[Row]) -> int:
-    """Arrival of an answer at the client."""
+    """Time at which an answer arrives at the client, ns."""
     return next(row["left_ns"] for row in packets if row["way"] == "down" and row["time_ns"] >= answer["done_ns"])
 
 
@@ -168,7 +171,7 @@ def _since_query(answer: Row, packets: list[Row]) -> float:
 
 
 def tolerance_ms(one: Checked, *, wall: bool = False) -> float:
-    """The largest error that a value may have, ms."""
+    """Largest absolute error that a value may have, ms; `wall` means real time."""
     if one.value == "rtt":
         return 0.1
     if one.value == "recursion":
@@ -190,7 +193,7 @@ TOLERANCE = {"rtt": "0.1 ms", "recursion": "0.5 ms (real time: 1 ms)"}
 
 
 def table(all_checked: list[Checked], *, wall: bool = False) -> str:
-    """A Markdown table: errors by value over all resolvers, transports and rounds."""
+    """Markdown table of errors: one row for each name of a value, over all resolvers, transports and rounds."""
     lines = [
         "| measured | transports | n | measured - true, median, ms | largest, ms | tolerance | values outside |",
         "|---|--:|--:|--:|--:|---|--:|",

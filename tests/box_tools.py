@@ -1,9 +1,9 @@
 """Compare the times that DNS tools report in a box with the true times from packets.
 
 `python tests/box_tools.py [BOX.toml]` prints a table. It needs `kdig` and `dig`. The box runs in virtual time, so
-computing takes no time: a difference shows that a tool measures another interval. The true time of a lookup begins with
-the first packet of the tool's connection at the client's end of the path. It ends when the first packet after the
-server's answer has crossed the path.
+computing takes no time. A difference therefore shows that a tool does not measure the interval of the true time. The
+true time of a lookup begins with the first packet of the tool's connection at the client's end of the path. It ends
+when the first packet that the server sends after completing the answer arrives at the client's end.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Row = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 ZONE = "box.example"
 LOOKUPS = 4
-"""Lookups of each name; the first misses the cache."""
+"""Number of lookups of each name. In the first lookup, the name is not in the resolver's cache."""
 QUERIES = {"udp": "DoUDP", "tcp": "DoTCP", "dot": "DoT", "doh": "DoH", "doq": "DoQ"}
 TOOLS: dict[str, dict[str, list[str]]] = {
     "kdig": {"udp": [], "tcp": ["+tcp"], "dot": ["+tls"], "doh": ["+https"], "doq": ["+quic"]},
     "dig": {"udp": [], "tcp": ["+tcp"], "dot": ["+tls"], "doh": ["+https"]},
 }
-"""Options of each tool for each transport."""
+"""Command-line options of each tool for each transport."""
 _REPORTED = re.compile(r"in ([0-9.]+) ms|Query time: ([0-9.]+) (msec|usec)")
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup of a tool with its reported and its true time."""
+    """A lookup: the time that the tool reported, and the true time."""
 
     tool: str
     transport: str
@@ -49,12 +49,12 @@ class Lookup:
 
 
 def names(tool: str, transport: str, resolver: str) -> str:
-    """Name that a tool queries over a transport at a resolver, with its final dot."""
+    """Host name that a tool queries over a transport at a resolver. It ends with a dot."""
     return f"{tool}-{transport}-{resolver}.{ZONE}."
 
 
 def ask() -> dict[str, list[float | None]]:
-    """Run the tools inside the box; returns the reported times by name, ms, None for a failure."""
+    """Run every installed tool in the box; returns the reported times by host name, ms. None is a failed lookup."""
     listed = tomllib.loads(Path(os.environ["CROSSLAYER_RESOLVERS"]).read_text(encoding="utf-8"))["resolver"]
     reported: dict[str, list[float | None]] = {}
     for tool, transports in TOOLS.items():
@@ -70,7 +70,7 @@ def ask() -> dict[str, list[float | None]]:
 
 
 def time_in(command: list[str]) -> float | None:
-    """Run a tool; returns the time that it reports, ms."""
+    """Run a tool; returns the time that it reports, ms, or None if it reports no time."""
     output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     if (match := _REPORTED.search(output)) is None:
         return None
@@ -80,7 +80,7 @@ def time_in(command: list[str]) -> float | None:
 def true_ms(answer: Row, packets: list[Row]) -> float:
     """Time of a lookup from its first packet to the arrival of its answer, ms.
 
-    `packets` are the packets of its flow in order of time.
+    `packets` are the packets of the lookup's flow in order of time.
     """
     start = next(row["time_ns"] for row in packets if row["way"] == "up")
     end = next(row["left_ns"] for row in packets if row["way"] == "down" and row["time_ns"] >= answer["done_ns"])
@@ -88,7 +88,10 @@ def true_ms(answer: Row, packets: list[Row]) -> float:
 
 
 def lookups(reported: dict[str, list[float | None]], truth: list[Row]) -> list[Lookup]:
-    """Every successful lookup with its true time."""
+    """Successful lookups with their true times from the box's record `truth`.
+
+    A host name is left out if the record does not have one answer for each of its lookups.
+    """
     flows: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     for row in sorted((row for row in truth if row["event"] == "packet"), key=lambda row: int(row["time_ns"])):
         port = row["source_port"] if row["way"] == "up" else row["destination_port"]
@@ -113,7 +116,10 @@ def lookups(reported: dict[str, list[float | None]], truth: list[Row]) -> list[L
 
 
 def table(all_lookups: list[Lookup]) -> str:
-    """A Markdown table: medians by tool, transport and source over the resolvers, and the largest difference."""
+    """Markdown table of reported minus true time: median and largest difference over all resolvers, ms.
+
+    One row for each tool, transport and source of the answer (e.g. `hit`: the resolver's cache).
+    """
     lines = [
         "| tool | transport | cache | lookups | reported - true, median, ms | largest difference, ms |",
         "|---|---|---|--:|--:|--:|",
@@ -129,7 +135,7 @@ def table(all_lookups: list[Lookup]) -> str:
 
 
 def measure(box: Path) -> list[Lookup]:
-    """Run every tool in a box in virtual time."""
+    """Run every installed tool in a box in virtual time; returns the successful lookups."""
     with tempfile.TemporaryDirectory() as folder:
         truth = Path(folder) / "truth.jsonl"
         options = ["--clock", "virtual", "--truth", str(truth), "--packets"]

@@ -1,6 +1,7 @@
 """Inputs and peers that an earlier version handled wrongly, each with the tests that detect the fault.
 
-`python -m tests.cases` prints the table. With case numbers as arguments, it prints the commands that run their tests.
+`python -m tests.cases` prints all cases. With case numbers as arguments, it prints the commands that run the tests of
+these cases.
 """
 
 from __future__ import annotations
@@ -225,11 +226,11 @@ CASES: dict[int, tuple[str, list[str]]] = {
         ],
     ),
 }
-"""Cases by number: title and tests that detect the fault. Words after a colon are recordings in `tests/data/har`."""
+"""Cases by number: title, and tests that detect the fault. Words after a colon name files in `tests/data/har`."""
 
 
 def command(test: str) -> str:
-    """The command that runs a test of `CASES` from the root of the checkout; `KeyError` for an unknown test."""
+    """Shell command that runs a test from the root of the checkout; `KeyError` if there is no test of this name."""
     file, name = names()[test], test.partition(".")[2]
     if file.suffix == ".py":
         return f"pytest {file.relative_to(ROOT)}::{name}"
@@ -237,7 +238,7 @@ def command(test: str) -> str:
 
 
 def main(numbers: list[str]) -> None:
-    """Print the table; with numbers, print the command of each test of these cases once."""
+    """Print all cases; if case numbers are given, print the commands that run the tests of these cases."""
     if numbers:
         print("\n".join(dict.fromkeys(command(test) for number in numbers for test in CASES[int(number)][1])))
         return

@@ -1,4 +1,4 @@
-"""A check of charts for several tests."""
+"""A function that validates charts, for several test modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crosslayer.figures import Drawing
 
 
 def valid(drawing: Drawing) -> dict[str, Any]:
-    """Vega-Lite of a drawing, validated as a whole against the schema; `Drawing.chart` validates every part."""
+    """Validate the whole Vega-Lite specification of a drawing against Altair's schema; returns the specification."""
     spec = drawing.vega_lite()
     alt.VConcatChart.validate(spec)
     return spec

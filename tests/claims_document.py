@@ -1,4 +1,4 @@
-"""The verdicts in `docs/findings/claims.md`; `python -m tests.claims_document` updates them."""
+"""The verdicts in `docs/findings/claims.md`; `python -m tests.claims_document` computes and writes them again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _TITLE = re.compile(r"^## (.*)$", re.MULTILINE)
 
 
 def verdicts() -> dict[str, str]:
-    """Verdict of every claim in the committed campaign of its study, and in virtual time if that one differs."""
+    """Verdict of each claim, by the claim's identifier, from the committed campaign of its study.
+
+    If the study's campaign in virtual time gives another verdict, "; in virtual time VERDICT" is appended. The verdict
+    "not measured" in virtual time is ignored.
+    """
     results: dict[str, str] = {}
     for name in STUDIES:
         if own := [claim for claim, owner in owners().items() if owner == name]:
@@ -40,12 +44,12 @@ def verdicts() -> dict[str, str]:
 
 
 def rows(text: str) -> list[tuple[str, str, str]]:
-    """Claim, judged statement and verdict of every row of a text. A row may have several claims."""
+    """Claim, judged statement and verdict from the table rows of a Markdown text, one tuple per claim of a row."""
     return [(claim, what, verdict) for claims, what, verdict in _ROW.findall(text) for claim in claims.split(", ")]
 
 
 def renewed(text: str, now: dict[str, str]) -> str:
-    """The document with the verdicts `now`. The tables, the conclusions and the summary are written again."""
+    """The document `text` with new tables, conclusions and summary. `now` has the verdicts by claim."""
 
     def table(match: re.Match[str]) -> str:
         groups: dict[tuple[str, str], list[str]] = {}
@@ -58,7 +62,7 @@ def renewed(text: str, now: dict[str, str]) -> str:
 
 
 def conclusions(now: dict[str, str]) -> str:
-    """The section with our own studies' claims, by study."""
+    """Markdown section with the claims of our own studies: one table per study. `now` has the verdicts by claim."""
     published = set(pl.read_csv(ROOT / "data" / "published" / "claims.csv")["claim_id"])
     lines = [_CONCLUSIONS, ""]
     for name, study in STUDIES.items():
@@ -70,7 +74,10 @@ def conclusions(now: dict[str, str]) -> str:
 
 
 def summary(text: str) -> str:
-    """A table with the number of claims per section and verdict (in real time, if both clocks have one)."""
+    """Markdown table with the number of claims per section of the document `text` and verdict.
+
+    A claim with different verdicts in real and virtual time counts with its verdict in real time.
+    """
     columns = list(claims.Verdict)
     lines = [f"| section | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
     titles = list(_TITLE.finditer(text))
@@ -84,7 +91,7 @@ def summary(text: str) -> str:
 
 
 def renew() -> None:
-    """Write the verdicts into the document."""
+    """Compute the verdicts and write them into `docs/findings/claims.md`."""
     DOCUMENT.write_text(renewed(DOCUMENT.read_text(encoding="utf-8"), verdicts()), encoding="utf-8")
 
 

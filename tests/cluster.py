@@ -1,4 +1,4 @@
-"""A Dask cluster of processes that tests can kill: a scheduler, workers, and a starter of campaigns."""
+"""A Dask cluster of processes that tests can kill: a scheduler, workers, and a starter, which starts a campaign."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def free_port(host: str) -> int:
-    """A free port outside the ephemeral range, so it stays free while the scheduler is dead."""
+    """A free TCP port outside Linux's default ephemeral range.
+
+    The system gives such a port to no outgoing connection, so a killed scheduler can be started again on it.
+    `OSError` if a hundred ports are in use.
+    """
     for port in random.sample(range(20_000, 30_000), 100):
         with contextlib.suppress(OSError), socket.create_server((host, port)):
             return port
@@ -30,14 +34,14 @@ def free_port(host: str) -> int:
 
 
 class Cluster:
-    """A cluster whose processes each have a process group; a context manager that kills them.
+    """A cluster, each process of which has its own process group. A context manager that kills all processes.
 
     Parameters
     ----------
     folder
         Folder for logs and the dataset.
     rounds, batch
-        Rounds of the campaign, and rounds per task.
+        Rounds of each cell of the campaign, and rounds per Dask task.
     environment
         Additional environment variables of every process.
     host
@@ -74,7 +78,7 @@ class Cluster:
             )
 
     def log(self, name: str) -> Path:
-        """Log file of a process."""
+        """Path of the log file of a process."""
         return self.folder / f"{name}.log"
 
     def scheduler(self) -> None:
@@ -106,7 +110,7 @@ class Cluster:
         process.wait()
 
     def wait_for_log(self, name: str, message: str, *, within_s: float = 120) -> str:
-        """Wait until the log of a process contains a message; returns the log."""
+        """Wait until the log of a process contains a message; returns the log. `AssertionError` after `within_s`."""
         deadline = time.monotonic() + within_s
         while message not in (text := self.log(name).read_text(encoding="utf-8", errors="replace")):
             assert time.monotonic() < deadline, f"{name} did not log {message!r}: {text[-2000:]}"
@@ -114,7 +118,7 @@ class Cluster:
         return text
 
     def finished(self) -> int:
-        """Number of stored rounds. Call it only while no starter runs, because a starter locks the store."""
+        """Number of rounds in the store. Call this function only while no starter runs: a starter locks the store."""
         if not (self.dataset / FILE_NAME).exists():
             return 0
         with contextlib.closing(Store(self.dataset)) as store:
@@ -122,7 +126,7 @@ class Cluster:
 
 
 def check_whole(dataset: Path, rounds: int) -> pl.DataFrame:
-    """Check that the dataset has every load of every round once, in the order of the plan; returns the loads."""
+    """Check that a dataset has each load of each round exactly once, in the order of the plan; returns the loads."""
     loads = pl.read_parquet(dataset / "page_loads/**/*.parquet", hive_partitioning=False)
     key = ["link", "page", "round", "condition"]
     assert loads.select(key).is_unique().all()

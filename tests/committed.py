@@ -1,4 +1,4 @@
-"""The committed campaigns. `.gitignore` lists them, which excludes other campaigns in `data/raw`."""
+"""The committed campaigns: those in `data/raw` that `.gitignore` names as exceptions."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ CAMPAIGNS: Final = {
 
 @cache
 def verdicts(campaign: str) -> pl.DataFrame:
-    """Claims of a committed campaign with their verdicts, checked once for all tests of a process."""
+    """Claims of a committed campaign with their verdicts (`report.check_claims`), computed once per process."""
     return report.check_claims(Dataset.open(CAMPAIGNS[campaign]))

@@ -1,7 +1,7 @@
 """Requirements of RFCs and the tests that show conformance.
 
-`python -m tests.conformance` writes docs/development/conformance.md from the rows in `conformance.toml`. A test is
-named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` returns names without a test.
+`python -m tests.conformance` writes docs/development/conformance.md from the rows in `conformance.toml`. The rows name
+tests as MODULE.test_NAME (pytest) or PACKAGE.TestName (Go). `missing` finds names for which there is no test.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("conformance.toml")
 DOCUMENT = ROOT / "docs" / "development" / "conformance.md"
 NAME = re.compile(r"\b\w+\.(?:test_|Test|Fuzz)\w+")
-"""Name of a test in text."""
+"""Regular expression of a test's name: MODULE.test_NAME, PACKAGE.TestName or PACKAGE.FuzzName."""
 
 _PYTHON = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 _GO = re.compile(r"^func ((?:Test|Fuzz)\w+)\(", re.MULTILINE)
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A requirement, and the component that must meet it."""
+    """A requirement, the component that must meet it, and whether it does."""
 
     section: str
     level: str
@@ -33,10 +33,10 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     what: str
     who: str
     verdict: str
-    """yes, partly, no or n/a."""
+    """Whether the component meets the requirement: yes, partly, no, or n/a (does not apply)."""
     tests: list[str] = []
     why: str = ""
-    """Reason why the requirement is not met, or evidence if there is no test."""
+    """Reason for a verdict other than yes; for the verdict yes without a test, the evidence."""
 
 
 class _Rows(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,14 +44,14 @@ class _Rows(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read() -> dict[str, list[Row]]:
-    """Rows by the title of their table; `msgspec.ValidationError` for an invalid row."""
+    """Read `conformance.toml`: rows by the title of their table; `msgspec.ValidationError` for an invalid row."""
     tables = msgspec.toml.decode(ROWS.read_bytes(), type=dict[str, _Rows])
     return {title: table.rows for title, table in tables.items()}
 
 
 @cache
 def names() -> dict[str, Path]:
-    """File of every test by the test's name: MODULE.test_NAME of pytest, PACKAGE.TestName of Go."""
+    """Source file of every test by the test's name: MODULE.test_NAME of pytest, PACKAGE.TestName of Go."""
     python = {
         f"{file.stem}.{name}": file for file in ROOT.glob("tests/**/test_*.py") for name in _matches(_PYTHON, file)
     }
@@ -68,7 +68,7 @@ def _matches(pattern: re.Pattern[str], file: Path) -> list[str]:
 
 
 def missing(named: Iterable[str]) -> list[str]:
-    """The names that no test has."""
+    """Those of the names `named` for which there is no test, sorted."""
     return sorted(set(named) - names().keys())
 
 

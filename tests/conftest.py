@@ -19,9 +19,12 @@ hypothesis.settings.load_profile("shared")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Append the reason of a skipped test to the file in CROSSLAYER_SKIPS; `make test` prints this file at its end."""
+    """Append name and reason of a skipped test to the file that the variable CROSSLAYER_SKIPS names.
+
+    At its end, `make test` prints the number of skipped tests for each reason.
+    """
     if report.skipped and not hasattr(report, "wasxfail") and (path := os.environ.get("CROSSLAYER_SKIPS")):
         assert isinstance(report.longrepr, tuple)
         reason = report.longrepr[2].removeprefix("Skipped: ").splitlines()[0]
-        with Path(path).open("a", encoding="utf-8") as file:  # a line is one write, because several runs append
+        with Path(path).open("a", encoding="utf-8") as file:  # one write per line, because several runs append
             file.write(f"{reason}\t{report.nodeid}\n")

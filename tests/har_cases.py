@@ -1,4 +1,4 @@
-"""The recordings of `tests/data/har`, their expected results, and a function that damages recordings."""
+"""The HAR recordings in `tests/data/har`, their expected results, and a function that damages recordings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HARS = Path(__file__).parent / "data" / "har"
-"""Small artificial recordings, one for each way in which programs write HAR. Their hosts do not exist."""
+"""Folder of small artificial recordings. Each shows one way in which programs write HAR. Their hosts do not exist."""
 
 _A_SCRIPT = ("www.syn.test", ["/", "/a.js"])
 _ALIKE = (
@@ -58,7 +58,10 @@ PAGES: dict[str, tuple[str, list[str]]] = {
     "underscore.har": ("www.syn.test", ["/", "https://my-cdn.syn.test/a.js"]),
     "utf8_in_js_slow.har": ("www.syn.test", ["/", "/%E2%9C%93.js"]),
 }
-"""Recordings of a page, with the page's host name and the key of every resource in the order of the requests."""
+"""Recordings from which a page can be made, by file name.
+
+Each has the page's host name and the key of every resource in the order of the requests.
+"""
 
 REFUSED = {
     "empty.har": "is empty",
@@ -68,10 +71,13 @@ REFUSED = {
     "nolog.har": "has no key 'log'",
     "post_only.har": "has no document, an HTML response to GET; its requests are: 2 POST",
 }
-"""Recordings that contain no page, with part of the error message."""
+"""Recordings that are refused, because they contain no page. Each has a part of the error message."""
 
 MADE_ONLY = ("secret_in_path_and_body.har",)
-"""Recordings whose code names other URLs than were requested. Such pages load only with synthesised code."""
+"""Recordings whose code names other URLs than those that the browser requested.
+
+Their pages load only if generated code replaces the recorded code (`synthesise`).
+"""
 
 _VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1e308, 2**70, "", "null", "\ud800", "https://[", "http://x.test:99999/", "//", "%", "data:,",
@@ -82,13 +88,13 @@ _VALUES: tuple[Any, ...] = (
 
 
 def contents(name: str) -> bytes:
-    """The JSON of a recording."""
+    """Bytes of a recording; a `.gz` file is decompressed."""
     content = (HARS / name).read_bytes()
     return gzip.decompress(content) if name.endswith(".gz") else content
 
 
 def mutated(har: Any, draw: random.Random, changes: int) -> Any:
-    """A recording in which random values are replaced, removed, repeated or swapped."""
+    """Copy of a recording with `changes` random changes: values are replaced, removed or repeated."""
     har = copy.deepcopy(har)
     for _ in range(changes):
         holders = list(_holders(har))
@@ -114,7 +120,7 @@ def mutated(har: Any, draw: random.Random, changes: int) -> Any:
 
 
 def _holders(value: Any) -> Any:
-    """All non-empty objects and arrays in a value."""
+    """Yield all non-empty objects and arrays of a JSON value, itself included."""
     if isinstance(value, (dict, list)) and value:
         yield value
         for item in value.values() if isinstance(value, dict) else value:
@@ -122,7 +128,7 @@ def _holders(value: Any) -> Any:
 
 
 def damaged(name: str, seed: int, changes: int) -> bytes:
-    """A recording with random changes from a seed, as JSON."""
+    """JSON of a recording after random changes by `mutated`, which the seed determines."""
     return json.dumps(mutated(json.loads(contents(name)), random.Random(seed), changes)).encode(
         "utf-8", "surrogatepass"
     )

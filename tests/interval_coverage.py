@@ -1,9 +1,12 @@
-"""Coverage of the project's intervals, determined in simulated campaigns.
+"""Coverage of the project's intervals: the share of simulated campaigns whose interval contains the true value.
 
 `python -m tests.interval_coverage` updates the table in docs/reference/statistics.md.
 
-In a simulated campaign, the observations of a round have a common component. Each observation has a log-normal right
-tail, like durations on a shared machine.
+In most simulated campaigns, all observations of a round share a random component. In addition, each observation has its
+own random component. Both are log-normal, i.e. with a long right tail, like durations on a shared machine.
+
+A function of type `Draw` draws an array of `rounds` rows with `each` observations. A function of type `Measured`
+simulates a campaign and returns an estimate, with an interval if `interval` is true.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "statistics.md"
 TRIALS = 1000
-"""Simulated campaigns per row of the table; at 95 %, the standard error is 0.7 percentage points."""
+"""Simulated campaigns per row of the table. A coverage of 95 % then has a standard error of 0.7 percentage points."""
 LOWEST, HIGHEST = 93, 97
 """Allowed range of the coverage of a 95 % interval, percent."""
 _MANY = 60_000
@@ -34,26 +37,32 @@ Measured = Callable[[np.random.Generator, int, int, bool], Estimate]
 
 
 def durations(draw: np.random.Generator, rounds: int, each: int, tail: float = 1.0) -> np.ndarray:
-    """Durations with a component common to the round and a right tail of each observation."""
+    """Draw durations, each the sum of a constant, a component of its round and a component of its own.
+
+    Both components are log-normal; `tail` is the standard deviation of their logarithms.
+    """
     return 10 + 0.3 * draw.lognormal(0, tail, (rounds, 1)) + draw.lognormal(0, tail, (rounds, each))
 
 
 paced = partial(durations, tail=0.7)
-"""Durations like those of paced queries: kurtosis 21; median on kept connections of the committed campaign: 16."""
+"""Draw durations like those of paced queries.
+
+Their kurtosis is 21. The median kurtosis of kept connections in the committed campaign is 16.
+"""
 
 
 def differences(draw: np.random.Generator, rounds: int, each: int) -> np.ndarray:
-    """Differences of two conditions of the same round."""
+    """Draw differences of two conditions in the same round; their true median is 1."""
     return 1 + durations(draw, rounds, each) - durations(draw, rounds, each)
 
 
 def with_an_edge(draw: np.random.Generator, rounds: int, each: int) -> np.ndarray:
-    """Durations of at least 10, most of them near 10: round-trips plus processing."""
+    """Draw durations of at least 10, most of them near 10, like round-trips of 10 plus a processing time."""
     return 10 + draw.exponential(1, (rounds, each))
 
 
 def one(of: Draw, statistic: Callable[..., Estimate]) -> Measured:
-    """A statistic of one condition."""
+    """Make a function that simulates a campaign of one condition, drawn by `of`, and estimates a statistic of it."""
 
     def measured(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
         clusters = np.repeat(np.arange(rounds), each)
@@ -64,7 +73,11 @@ def one(of: Draw, statistic: Callable[..., Estimate]) -> Measured:
 
 
 def several(function: Callable[..., object], *levels: float, of: Draw, statistic: Callable[..., Estimate]) -> Measured:
-    """A function of one statistic of several conditions of the same rounds, each scaled by its level."""
+    """Make a function that simulates a campaign of several conditions and estimates `function` of their statistics.
+
+    Each condition has the same statistic and one of the `levels`. Its observations are those of `of`, multiplied by
+    its level, plus a component that all conditions of the round share.
+    """
 
     def measured(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
         common = draw.lognormal(0, 0.5, (rounds, 1))
@@ -78,7 +91,7 @@ def several(function: Callable[..., object], *levels: float, of: Draw, statistic
 
 
 def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
-    """Slope of the line through the medians at five positions."""
+    """Simulate a campaign and estimate the slope of the line through the medians at five positions; it is 1."""
     values = [durations(draw, rounds, each).ravel() + x for x in range(5)]
     frame = pl.LazyFrame(
         {
@@ -96,7 +109,7 @@ def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> 
 
 
 def by_ranks(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
-    """Median with an interval from ranks, as in charts, which need no bootstrap."""
+    """Simulate a campaign and estimate the median. As in charts, its interval is from ranks, not from the bootstrap."""
     values = durations(draw, rounds, 1).ravel()
     row = metrics.summary(pl.LazyFrame({"g": "g", "v": values}), "v", ["g"]).collect().row(0, named=True)
     return Estimate(row["median"], rounds, rounds, ends=(row["low"], row["high"]) if interval else None)
@@ -108,13 +121,13 @@ def _distance(upper: object, lower: object) -> object:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of interval at a size in use."""
+    """A kind of interval, and the size of the campaigns in which its coverage is determined."""
 
     measured: Measured
     rounds: int
     each: int = 1
     truth: float | None = None
-    """True value if it is known; else the value from very many rounds is used."""
+    """True value. None: it is estimated from campaigns with very many rounds."""
 
 
 KINDS: dict[str, Kind] = {
@@ -150,7 +163,7 @@ KINDS: dict[str, Kind] = {
 
 
 def coverage_percent(name: str, trials: int = TRIALS) -> float:
-    """Share of simulated campaigns whose interval contains the true value."""
+    """Share of simulated campaigns whose interval contains the true value, percent. `name` is a key of `KINDS`."""
     kind = KINDS[name]
     truth = kind.truth
     if truth is None:
@@ -166,12 +179,12 @@ def coverage_percent(name: str, trials: int = TRIALS) -> float:
 
 
 def documented() -> dict[str, float]:
-    """Coverage by kind, from the table in the document."""
+    """Coverage by kind of interval, percent, as docs/reference/statistics.md states it."""
     return {kind: float(percent) for kind, percent in _ROW.findall(DOCUMENT.read_text(encoding="utf-8"))}
 
 
 def renew() -> None:
-    """Update the table in the document."""
+    """Determine the coverage of every kind, and write the table in docs/reference/statistics.md."""
     before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition("|---|---|\n")
     after = _ROW.sub("", rest).lstrip("\n")
     rows = [f"| {name} | {coverage_percent(name):.0f} % |\n" for name in KINDS]

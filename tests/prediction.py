@@ -1,12 +1,16 @@
-"""Predict times of lookups and of a page load from measured times of a resolver, and compare with real times in a box.
+"""Predict times of lookups and page loads from the measured times of a resolver, and compare with the real times.
 
-`python -m tests.prediction` prints a table. Everything runs in virtual time. `crosslayer compare` measures two
-resolvers of a box. Then the same commands (kdig, curl) query these resolvers in the box (real), and their emulation by
-`crosslayer link --resolver-like` (predicted). A page is one document: kdig resolves its name over DoH at the resolver,
-then curl loads it over HTTP/2. The time of a page is the time of both programs; computing takes no virtual time. curl
-does not resolve the name itself, because it may wait up to a second before it uses an answer over DoH.
+`python -m tests.prediction` prints a table. Everything runs in virtual time. First, `crosslayer compare` measures two
+resolvers in a box. Then kdig and curl run in the box with these resolvers: their times are the real ones. The same
+commands also run with emulations of the resolvers (`crosslayer link --resolver-like`): their times are the predicted
+ones.
 
-This file is also the program that runs these commands: `prediction.py ask ADDRESS HIT MISS PAGE TIMES` prints JSON.
+A page is one document. kdig resolves its name over DoH at the resolver, then curl loads it over HTTP/2. The time of a
+page is the time of both programs; computing takes no virtual time. curl does not resolve the name itself, because it
+may wait up to a second before it uses an answer over DoH.
+
+`prediction.py ask ADDRESS HIT MISS PAGE TIMES` runs kdig and curl and prints their times as JSON. The arguments are
+those of `ask`.
 """
 
 from __future__ import annotations
@@ -43,7 +47,10 @@ jitter_ms = 3
 LINK = "rtt-20"
 RESOLVERS = ("steady", "uneven")
 SEEDS, TIMES = 4, 3
-"""Runs of the emulation, and repetitions per run. The box runs once, with the product of both as repetitions."""
+"""Number of runs of each emulation, one per seed, and repetitions of each query per run.
+
+In the box there is one run per resolver, with SEEDS x TIMES repetitions.
+"""
 TRANSPORTS = {"DoUDP": [], "DoTCP": ["+tcp"], "DoT": ["+tls"], "DoH": ["+https"], "DoQ": ["+quic"]}
 _TOOK = re.compile(r"in ([0-9.]+) ms")
 
@@ -52,7 +59,21 @@ Times = dict[str, list[float]]
 
 
 def ask(address: str, hit: str, miss: str, page: str, times: int) -> Times:
-    """Query and load from the client's namespace; `{}` in `miss` is replaced by a new label for each query."""
+    """Run kdig and curl in the client's namespace; returns their times.
+
+    Parameters
+    ----------
+    address
+        Address of the resolver.
+    hit
+        Name that is in the resolver's cache after the first query.
+    miss
+        Name that is not in the cache: `{}` is replaced by a new label for each query.
+    page
+        URL of the document.
+    times
+        Repetitions of each query and page load.
+    """
     taken: Times = defaultdict(list)
     _kdig(address, hit, [])
     for number in range(times):
@@ -94,12 +115,15 @@ class Prediction:
 
     @property
     def error_ms(self) -> float:
-        """Predicted minus real median, ms."""
+        """Median of the predicted times minus median of the real times, ms."""
         return statistics.median(self.predicted) - statistics.median(self.real)
 
 
 def measure(folder: Path, seeds: int = SEEDS) -> list[Prediction]:
-    """Measure, predict and query, each in a separate guest; the dataset is in `folder`."""
+    """Measure the resolvers, then determine the real and the predicted times. Each run has its own guest.
+
+    The dataset of the resolvers is `folder`/measured.
+    """
     box, dataset = folder / "box.toml", folder / "measured"
     box.write_text(BOX, encoding="ascii")
     in_box = ["box", str(box), "--clock", "virtual", "--writable", str(folder), "--"]
@@ -127,7 +151,7 @@ def measure(folder: Path, seeds: int = SEEDS) -> list[Prediction]:
 
 
 def run(*arguments: str) -> str:
-    """Run `crosslayer`; returns its standard output."""
+    """Run `crosslayer`; returns its standard output. `SystemExit` if it fails."""
     command = [sys.executable, "-m", "crosslayer", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -142,7 +166,7 @@ def parsed(printed: str) -> Times:
 
 
 def table(predictions: list[Prediction]) -> str:
-    """A Markdown table: medians and P90 of real and predicted times."""
+    """Markdown table: medians and 90th percentiles of the real and the predicted times."""
     lines = [
         "| resolver | asked | real, median, ms | predicted, ms | difference, ms | real, P90, ms | predicted, ms |",
         "|---|---|--:|--:|--:|--:|--:|",

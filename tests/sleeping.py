@@ -1,4 +1,7 @@
-"""A testbed that sleeps instead of measuring, for tests of the cluster. Its rows have a realistic size."""
+"""A replacement for the testbed that sleeps instead of measuring, for tests of the cluster.
+
+Its rows have a realistic size.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,19 @@ ROUND_S = "SLEEPING_ROUND_S"
 LOADS = "SLEEPING_LOADS"
 """Environment variable: page loads per round."""
 UNABLE = "SLEEPING_UNABLE"
-"""Environment variable: reason why a worker cannot measure."""
+"""Environment variable: if set, a worker reports that it cannot measure, with this text as the reason."""
 FAILS = "SLEEPING_FAILS"
 """Environment variable: if set, a worker fails in every round with an unexpected exception."""
 MIXED = "SLEEPING_MIXED"
-"""Environment variable of the starter: if set, it also uses workers of other versions."""
+"""Environment variable of the starter: if set, the starter also uses workers whose software versions differ."""
 VERSION = "SLEEPING_VERSION"
-"""Environment variable: browser version of a worker."""
+"""Environment variable: browser version that a worker reports."""
 
 _NAVIGATION = '{"name": "https://www.example.org/", "entryType": "navigation", "startTime": 0}' * 20
 
 
 def examine(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]:
-    """Replacement for `dask_worker.examine` that returns values from the worker's environment."""
+    """Replacement for `dask_worker.examine`; returns the reason (`UNABLE`), which may be empty, and the versions."""
     return os.environ.get(UNABLE, ""), provenance.code() | {"chromium": os.environ.get(VERSION, "1")}
 
 
@@ -45,7 +48,11 @@ def executor(clock: Any) -> Executor:
 
 
 def reporting_files(clock: Any) -> Executor:
-    """An executor whose versions report the content of the files that the worker received."""
+    """An executor like `measured` that adds to each round's versions what the worker received.
+
+    These are contents and paths of two files, and the least RTT of a link. The files are the document of the user's own
+    page, and the trace of the link `walk`.
+    """
 
     def reported(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
         trace = job.profiles["walk"].trace
@@ -64,7 +71,10 @@ def reporting_files(clock: Any) -> Executor:
 
 
 def measured(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-    """Yield each round after a sleep, with its loads in the order of the plan."""
+    """Sleep for each round and yield it, with its loads in the order of the plan.
+
+    First, a check of each link is yielded.
+    """
     if os.environ.get(FAILS):
         raise KeyError("nobody foresees this")
     constants = ("netem", {"chromium": os.environ.get(VERSION, "1")})
@@ -123,7 +133,7 @@ def a_plan(rounds: int) -> Plan:
 
 
 def main(address: str, folder: str, rounds: str, batch: str) -> None:
-    """Start or continue a campaign on a cluster, like `crosslayer measure --scheduler`."""
+    """Start or continue a campaign on a cluster of sleeping workers, like `crosslayer measure --scheduler`."""
     plan = a_plan(int(rounds))
     with connected(address, None) as client:
         allow_mixed_versions = bool(os.environ.get(MIXED))

@@ -1,6 +1,6 @@
 """An SSH server (asyncssh) for tests: `python ssh_server.py ADDRESS PORT HOST_KEY AUTHORIZED_KEYS` prints its port.
 
-It runs each command as the user who started the server. Port 0 means any free port.
+The server runs each command as the user who started it. Port 0 means any free port.
 """
 
 from __future__ import annotations

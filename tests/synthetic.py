@@ -1,8 +1,8 @@
-"""Synthetic datasets with the published quantiles, for tests and benchmarks. They have the schema of real datasets.
+"""Synthetic datasets with the quantiles that TNSM24 published, for tests and benchmarks.
 
-Every observation is drawn by inverting a published CDF (data/published), so the medians of a large synthetic dataset
-are the published ones. Values that were not published (query of DoQ per link, request and response start) come from a
-simple model and are useful only for drawing.
+They have the schema of real datasets. Exchange times and PLTs are drawn by inverting a published CDF (data/published).
+So the medians of a large synthetic dataset are the published ones. Values that were not published come from a simple
+model and are useful only for drawing, e.g. the query time of DoQ per link, and the start of request and response.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STARTED_S = 1.7e9
 
 
 class _Published:
-    """Inverse CDFs of the published curves."""
+    """Published values of TNSM24; `draw` evaluates the inverse of a published CDF."""
 
     def __init__(self) -> None:
         self._quantiles = pl.read_csv(REFERENCE / "quantiles.csv")
@@ -58,11 +58,14 @@ class _Published:
         return drawn
 
     def exchange_ms(self, link: str, protocol: str) -> float:
-        """Median duration of a DNS exchange, ms."""
+        """Published median duration of a DNS exchange, ms."""
         return float(self.draw("exchange", link, "all", protocol, np.full(1, 0.5))[0]) * RTT_MS[link]
 
     def baseline_ms(self, link: str, page: str) -> float:
-        """Baseline PLT, ms: difference of the DoH and DoQ exchanges in ms, divided by their difference in Fig. 8."""
+        """PLT of the baseline, ms, derived from TNSM24 Fig. 8, which has PLTs relative to the baseline.
+
+        The difference between the DoH and the DoQ exchange in ms is divided by their difference in the figure.
+        """
         doh, doq = (
             self._heatmap.filter(link=link, page=page, series=f"{protocol} + H3 1-RTT")["percent"][0]
             for protocol in ("DoH", "DoQ")
@@ -93,11 +96,11 @@ def write(
     rounds
         Rounds in each cell.
     h3, protocols
-        Measured conditions.
+        HTTP/3 handshakes of the page loads, and transports of the DNS exchanges.
     failures
-        Share of observations that failed.
+        Share of observations that failed, 0 to 1.
     aa
-        Add the A/A self-check to the first cell.
+        Whether the first cell has page loads of the A/A self-check.
     """
     draw = np.random.default_rng(seed)
     published = _Published()
@@ -130,7 +133,7 @@ def write(
 def write_campaign(
     folder: Path, *, links: Sequence[str], pages: Sequence[str], rounds: int, seed: int, campaign: str
 ) -> None:
-    """Write `campaign.json`."""
+    """Write `campaign.json`, the description of a dataset."""
     content = {
         "campaign": campaign,
         "schema_version": SCHEMA_VERSION,
@@ -202,7 +205,7 @@ def _load(cell: _Cell, published: _Published, h3: str, role: Role) -> dict[str, 
     relative = published.draw("relative PLT increase", cell.link, cell.page, series, cell.uniform()) / 100
     early = h3 == "0-rtt"
     connect = single["h3_0rtt_connect_ms" if early else "h3_1rtt_connect_ms"] * (0.99 + 0.02 * cell.uniform())
-    request = connect + 1  # the paper's browser sent early data at connectEnd too
+    request = connect + 1  # in the paper's browser, a request in early data also started at connectEnd
     columns = {
         "plt_ms": baseline_ms * (1 + relative) - doq_ms,
         "fcp_ms": 0.8 * baseline_ms * (1 + relative),
@@ -250,7 +253,7 @@ def _link_check(cell: _Cell) -> dict[str, Any]:
 
 
 def _table(name: str, columns: dict[str, Any]) -> pa.Table:
-    """Arrow table of some columns: scalars are repeated, missing columns are null."""
+    """Arrow table with the schema of the table `name`. Scalars are repeated in each row, missing columns are null."""
     schema = TABLES[name].arrow_schema()
     height = len(columns["round"])
     arrays = []

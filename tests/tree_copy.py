@@ -17,7 +17,11 @@ Run = Callable[..., str]
 
 
 def copied(folder: Path, *datasets: str) -> Path:
-    """Copy the library, pages, profiles, notebooks and the given datasets; link the built programs."""
+    """Copy the parts of the source tree that the library needs to `folder`; returns `folder`.
+
+    These are library, pages, profiles, traces, notebooks, published values, the reference documentation and the
+    given datasets. The built programs are linked, not copied.
+    """
     for part in ("lib", "sites", "data/published", "notebooks", "emulation/traces", "docs/reference", *datasets):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "emulation" / "profiles.toml", folder / "emulation")
@@ -26,10 +30,10 @@ def copied(folder: Path, *datasets: str) -> Path:
 
 
 def runner(tree: Path) -> Run:
-    """A function that runs Python with the library of a copy and returns its output.
+    """Make a function that runs Python with the library of a copy and returns Python's output.
 
-    Of the environment variables CROSSLAYER_*, it passes only those in `keep`. With `errors`, the output includes
-    standard error.
+    The arguments of the function are those of Python. Of the environment variables CROSSLAYER_*, Python gets only those
+    that the function's parameter `keep` names. With the parameter `errors`, the output includes standard error.
     """
 
     def run(*arguments: str, keep: Collection[str] = (), errors: bool = False) -> str:
@@ -57,7 +61,7 @@ class Tree:
         self.commit()
 
     def commit(self) -> None:
-        """Take the current files as the reference for `changed`."""
+        """Make the current files the reference for `changed`."""
         self._committed = self._hashes()
 
     def changed(self) -> set[str]:
@@ -65,14 +69,14 @@ class Tree:
         return {name for name, _ in self._committed.items() ^ self._hashes().items()}
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replace a text that a file contains exactly once."""
+        """Replace a text in a file; `AssertionError` if the file does not contain the text exactly once."""
         file = self.folder / name
         text = file.read_text(encoding="utf-8")
         assert text.count(old) == 1, f"{name} contains {text.count(old)} times {old!r}"
         file.write_text(text.replace(old, new), encoding="utf-8")
 
     def write(self, name: str, text: str) -> None:
-        """Write a file."""
+        """Write a text to the file `name` of the copy."""
         (self.folder / name).write_text(text, encoding="utf-8")
 
     def _hashes(self) -> dict[str, str]:
@@ -85,7 +89,10 @@ class Tree:
 
 
 def files_of_recipe(heading: str, **names: str) -> set[str]:
-    """Paths from the root in the steps of a recipe of CONTRIBUTING.md; `names` gives values for its placeholders."""
+    """Paths of the files that the steps of a recipe in CONTRIBUTING.md name, from the root of the source tree.
+
+    `heading` is the heading of the recipe. `names` replaces placeholders in the paths, e.g. `NAME="loss"`.
+    """
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     files = re.findall(r"^\d\. `([^`]+)`", section, re.MULTILINE)

@@ -1,7 +1,7 @@
 """Two emulated machines with a switch between them: network namespaces with separate mounts.
 
-`python -m tests.two_machines FOLDER`, inside private namespaces, measures a campaign on both. One machine loses its
-network in the middle and gets it back.
+`python -m tests.two_machines FOLDER` runs a campaign of `tests/sleeping.py` on both machines. It needs private
+namespaces around it. In the middle of the campaign one machine loses its network, and later gets it back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ip(*arguments: str) -> None:
 
 
 def machine(index: int, name: str) -> list[str]:
-    """Create a namespace connected to the switch; returns the command prefix that runs a command in it."""
+    """Create a machine connected to the switch; returns the command prefix that runs a command on this machine."""
     holder = subprocess.Popen([namespaces.tool("unshare"), "--net", "--mount", "--uts", "sleep", "infinity"])
     inside = [namespaces.tool("nsenter"), f"--target={holder.pid}", "--net", "--mount", "--uts"]
     while Path(f"/proc/{holder.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
@@ -43,7 +43,10 @@ def machine(index: int, name: str) -> list[str]:
 
 
 def main(folder: Path) -> None:
-    """Measure, cut and restore one machine's network, and check that every round is stored once."""
+    """Run a campaign on both machines, and check that every round is stored once.
+
+    During the campaign, one machine's network is cut and restored.
+    """
     ip("link", "set", "lo", "up")
     ip("link", "add", "switch", "up", "type", "bridge")
     ip("address", "add", f"{HOST}/24", "dev", "switch")
@@ -57,7 +60,7 @@ def main(folder: Path) -> None:
     with Cluster(folder, rounds=ROUNDS, batch=3, environment=environment, host=HOST) as cluster:
         cluster.scheduler()
         for name in MACHINES:
-            # In a loop, as in docs/howto/cluster.md, because a worker that lost its scheduler ends.
+            # A loop starts the worker again (docs/howto/cluster.md), because a worker that lost its scheduler ends.
             cluster.worker(name, before=[*inside[name], "sh", "-c", 'until false; do "$@"; sleep 1; done', "sh"])
             cluster.wait_for_log(name, "Registered to")
         cluster.starter()

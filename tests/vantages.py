@@ -1,8 +1,9 @@
-"""Measure from three vantage points in a box, over SSH, while one of them dies and comes back.
+"""Measure from three vantage points of a box over SSH. One of them can die and come back.
 
-`python tests/vantages.py FOLDER [--dies-h H] [--back-h H] ARGUMENTS` runs in `emulation/boxes/vantages.toml`; further
-arguments are those of `crosslayer compare`. The dataset is FOLDER/dataset. It starts an SSH server at each vantage
-point (asyncssh's), kills all processes of `oslo` at the given hours, and starts its server again.
+`python tests/vantages.py FOLDER [--dies-h H] [--back-h H] ARGUMENTS` has to run in the box
+`emulation/boxes/vantages.toml`. ARGUMENTS are those of `crosslayer compare`. The dataset is FOLDER/dataset. The program
+starts an SSH server (asyncssh) at each vantage point and then runs `crosslayer compare`. After --dies-h hours, it kills
+all processes of the vantage point `oslo`. At --back-h hours, it starts the SSH server of `oslo` again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Server:
         assert int(self.process.stdout.readline()) == PORT
 
     def die(self) -> int:
-        """Kill every process of the namespace; returns their number."""
+        """Kill every process in the network namespace of the vantage point; returns the number of processes."""
         own = Path(f"/run/netns/{self._namespace}").stat().st_ino
         killed = 0
         for folder in Path("/proc").glob("[0-9]*"):
@@ -55,7 +56,7 @@ class Server:
 
 
 def prepare(home: Path) -> None:
-    """Write SSH keys and settings to a home folder."""
+    """Write the keys and the settings of SSH client and server to a home folder."""
     import asyncssh
 
     ssh = home / ".ssh"
