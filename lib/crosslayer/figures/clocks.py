@@ -87,7 +87,11 @@ def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
     parts = []
     for condition in shown:
         series, rest = _described(condition, varying, titles)
-        title = pl.col("page") if condition.measure == clocks.PLT else pl.lit(", ".join(filter(None, (condition.measure, rest))))
+        title = (
+            pl.col("page")
+            if condition.measure == clocks.PLT
+            else pl.lit(", ".join(filter(None, (condition.measure, rest))))
+        )
         rows = clocks.compared(clocks.values(wall, condition), clocks.values(virtual, condition))
         labels = {"panel": title, "series": pl.lit(series), "condition": pl.lit(condition.name)}
         parts.append(rows.with_columns(**labels))
@@ -322,22 +326,22 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
+    limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
-        f"For {agree} of {known.height} pairs of conditions, the difference is the same in real and in virtual time: "
-        f"the 95 % interval of real minus virtual difference overlaps ±{clocks.RESOLUTION_MS:g} ms. Each link and page "
-        "counts as a pair of its own. By chance alone, at most about one interval in twenty would lie outside "
-        f"±{clocks.RESOLUTION_MS:g} ms."
+        f"{agree} of {known.height} differences are the same in real and in virtual time: the 95 % interval of the "
+        f"difference in real time minus that in virtual time overlaps the range from -{limit} to {limit} ms. By chance "
+        "alone, at most about one interval in twenty would lie outside this range."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
     for measure in _MEASURES:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
-            counted = f"{rows.height} of {known.filter(of_measure).height} pairs"
+            counted = f"{rows.height} of {known.filter(of_measure).height}"
             by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
     if not by_measure:
         return sentence
-    return f"{sentence} Real minus virtual difference of the other pairs: {', '.join(by_measure)}."
+    return f"{sentence} Real minus virtual time of the other differences: {', '.join(by_measure)}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -365,10 +369,11 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions within a round, once in real time and once in virtual time. "
-            "Both differences are equal if computing adds the same time to both conditions.",
+            caption="Difference between two conditions within a round, once in real time and once in virtual time; one "
+            "difference for each link, page and measured time. Real and virtual time give the same difference if "
+            "computing adds the same time to both conditions.",
             note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the interval of "
-            "real minus virtual difference lies outside ±0.1 ms (the resolution of a browser's clock).",
+            "real minus virtual time lies wholly beyond ±0.1 ms (the resolution of a browser's clock).",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
+
+
+def differing(text: str, other: str) -> str:
+    """Sentences of `other` that `text` does not contain, in their order; empty if there are none."""
+    known, sentences = (re.split(r"(?<=\.) (?=[A-Z])", one) for one in (text, other))
+    return " ".join(sentence for sentence in sentences if sentence not in known)
 
 
 def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
@@ -13,7 +21,10 @@ def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
 
 
 def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
-    """A median, its interval and their unit. It has one more digit if both ends would be the same number except 0."""
+    """Text of a median, its interval and their unit.
+
+    If both ends of the interval would be printed as the same number other than 0, all have one more digit.
+    """
 
     def formatted(name: str, digits: int) -> str:
         return f"{round(row[name], digits) + 0.0:.{digits}f}"  # + 0.0: without the sign of -0.0

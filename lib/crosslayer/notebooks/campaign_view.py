@@ -208,7 +208,7 @@ class CampaignView:
             return figure_view.failure(figure.error)
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
-        virtual = self._drawer.verdict_virtual(figure.figure)
+        virtual = self._drawer.verdict_virtual(figure.figure, figure.verdict)
         return AnswerText(f"**Verdict.** {figure.verdict}" + (f"\n\n**In virtual time.** {virtual}" if virtual else ""))
 
     def claims(self) -> AnswerText:

@@ -13,6 +13,7 @@ from crosslayer import published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import Drawing, Figure, FigureError, Inputs, clocks, draw
 from crosslayer.figures.hosts import HOSTS
+from crosslayer.figures.sentences import differing
 from crosslayer.report.files import ENDINGS, save_drawing, save_failure
 from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
@@ -88,8 +89,10 @@ class Drawer:
         captions = f"{by_clock['wall'].caption} {by_clock['virtual'].caption}"
         return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
-    def verdict_virtual(self, figure: Figure) -> str:
-        """Answer to a figure's question from the second campaign; empty unless that campaign is in virtual time.
+    def verdict_virtual(self, figure: Figure, verdict: str) -> str:
+        """Answer to a figure's question from the second campaign, without the sentences of `verdict`, the first answer.
+
+        Empty unless the second campaign is in virtual time.
 
         Raises
         ------
@@ -101,7 +104,8 @@ class Drawer:
             return ""
         if other.campaign.clock != "virtual":
             return ""
-        return draw(figure, self._inputs_of_other, other.caption).verdict or ""
+        virtual = draw(figure, self._inputs_of_other, other.caption).verdict or ""
+        return virtual and (differing(verdict, virtual) or "As in real time.")
 
     def save(self, figure: Figure, folder: Path) -> Drawing:
         """Draw and save a figure; if it cannot be drawn, save the error in its place.
@@ -114,8 +118,8 @@ class Drawer:
         about = {"compared_with": self.other.campaign.campaign} if self.other else {}
         try:
             drawing = self.draw(figure)
-            if verdict := self.verdict_virtual(figure):
-                about |= {"verdict_virtual": verdict}
+            if virtual := self.verdict_virtual(figure, drawing.verdict or ""):
+                about |= {"verdict_virtual": virtual}
             save_drawing(drawing, self.dataset, folder, **about)
         except FigureError as error:
             save_failure(figure, error, self.dataset, folder)

@@ -183,9 +183,9 @@ _SAVED = {
 
 
 _CONNECT = (
-    "The connect time is connectEnd minus connectStart (Resource Timing), as in the paper. connectEnd is the end of "
-    'the handshake. With 0-RTT, Chromium sends the request long before connectEnd, as the figure "Times of request, '
-    'handshake and response" shows.'
+    "A handshake's duration is connectEnd minus connectStart (Resource Timing), as in the paper. With 0-RTT, Chromium "
+    'sends the request long before the handshake ends (connectEnd), as the figure "Times of request, handshake and '
+    'response" shows.'
 )
 
 _figure = partial(figure, notebook="handshakes")
