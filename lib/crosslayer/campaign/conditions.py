@@ -108,7 +108,7 @@ class Exchange(Condition):
 
 @dataclass(frozen=True, slots=True)
 class StubExchange(Condition):
-    """A DNS exchange with a full handshake, made by the Go stub (quic-go, crypto/tls); each condition has its own."""
+    """A DNS exchange with a full handshake, made by the Go stub (quic-go, crypto/tls). Each condition has its own stub."""
 
     protocol: dns.Protocol
     condition: str

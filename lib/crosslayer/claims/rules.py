@@ -448,7 +448,10 @@ class _Margin:
     floor: float
     """Smallest distance from 0 that the clock resolves."""
     strength: float
-    """Distance of the value from `floor`, standard errors: ±infinite without scatter, -infinite with too few rounds."""
+    """Value minus `floor`, in standard errors.
+
+    Without scatter, it is infinite with the sign of this difference. With too few rounds, it is -infinite.
+    """
     deviations: Reals | None
     """Value minus each resample, in standard errors, positive on the tested side; None without scatter."""
 

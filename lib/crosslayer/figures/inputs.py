@@ -102,7 +102,7 @@ class Inputs:
         return rows.select("link", "page", "nominal_rtt_ms", saving_ms=pl.col("1-RTT") - pl.col("0-RTT"))
 
     def by_rtt(self, frame: pl.DataFrame, *further: str) -> pl.DataFrame:
-        """Rows sorted by their link's RTT, then by further columns; otherwise their order stays."""
+        """Rows sorted by their link's RTT, then by further columns. Rows that are equal in these keep their order."""
         ranks = {link: rank for rank, link in enumerate(self.links)}
         link = pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))
         return frame.sort(link, *further, maintain_order=True)

@@ -264,7 +264,10 @@ def _of_stamp(text: str, *, where: str, name: str = "") -> ResolverTarget:
 
 
 def _of_url(text: str) -> ResolverTarget:
-    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is in the certificate, by default the address."""
+    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`.
+
+    NAME is the name that the server's certificate must have; its default is ADDRESS.
+    """
     try:
         url = urlsplit(text)
         host, port = url.hostname or "", url.port

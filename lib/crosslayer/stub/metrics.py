@@ -38,7 +38,7 @@ class QueryMetrics:
     handshake_ms: float
     """Time for which the query waited for a connection; 0 on an existing connection, for DoUDP and with early data."""
     query_ms: float
-    """Time from the sending of the query, with early data from the start of the connection, to the complete answer."""
+    """Time until the answer is complete, since the query was sent or, for early data, since the connection began."""
     total_ms: float
     """Time from the arrival of the query to its answer ready to send."""
     resumed: bool | None

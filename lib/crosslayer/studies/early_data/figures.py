@@ -117,8 +117,8 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
         f"{with_interval(late, 'ms', 2)} if it answers after the handshake, and by {with_interval(resumed, 'ms', 2)} "
         "in a resumed session without early data."
     ) + (
-        f" In {_PAPER}, 0-RTT saves {reach(growth, 2)} ms of PLT for each further ms of RTT (two pages, links with RTTs "
-        "of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are answered after the handshake."
+        f" In {_PAPER}, 0-RTT saves {reach(growth, 2)} ms of PLT for each further ms of RTT (two pages, links with "
+        "RTTs of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are answered after the handshake."
         if growth.len()
         else ""
     )

@@ -97,4 +97,4 @@ KINDS: Mapping[str, RecordKind] = {
     "ech-gone": RecordKind("ECH, disabled by the server", _with_ech),
     "ech-unreadable": _broken("unreadable ECH", _BOTH, (_ECH, b"\0\5?????")),
 }
-"""Kinds of records by name; the column `condition` has this name."""
+"""Kinds of records, by name. These names are the values of the column `condition`."""

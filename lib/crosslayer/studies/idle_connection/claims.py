@@ -16,7 +16,10 @@ from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _EARLY = (Protocol.DOQ, Protocol.DOH3)
 SHORT_S = 2.0
-"""Longest idle time that the claims without an event use, s: client and server still keep the connection."""
+"""Longest idle time, s, in the claims about a connection without a path event.
+
+After this time, client and server still keep the connection.
+"""
 _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 
 
