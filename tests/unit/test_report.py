@@ -318,7 +318,7 @@ def test_claims_of_another_study_come_from_its_own_campaign(
     assert rows["I103"] == "direction-only"
     assert rows["I123"] == "not-measured"  # the study web is not there
     assert rows["T077"] == "reproduced"
-    assert "Campaigns: synthetic, another." in page
+    assert "<summary>2 campaigns</summary><p>synthetic, another</p>" in page
     assert "Single query, gain of DoQ over DoT and DoH" in index.read_text()
 
 

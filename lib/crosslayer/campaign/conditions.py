@@ -108,7 +108,7 @@ class Exchange(Condition):
 
 @dataclass(frozen=True, slots=True)
 class StubExchange(Condition):
-    """A DNS exchange with a full handshake, made by the Go stub (quic-go, crypto/tls). Each condition has its own stub."""
+    """A DNS exchange with a full handshake, made by the Go stub (quic-go, crypto/tls). Each condition has a stub."""
 
     protocol: dns.Protocol
     condition: str
