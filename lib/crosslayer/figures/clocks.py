@@ -34,6 +34,7 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     WIDE,
+    WITHOUT_TOKEN,
     AnyChart,
     Style,
     link_title,
@@ -45,7 +46,12 @@ from crosslayer.metrics.links import without_loss
 NOTEBOOK = "clocks"
 """Notebook that explains these figures."""
 
-_STYLES = {**TRANSPORTS, "H3 1-RTT": Style(GREY, "square", CHAIN), "H3 0-RTT": EARLY_DATA}
+_STYLES = {
+    **TRANSPORTS,
+    "H3 1-RTT": Style(GREY, "square", CHAIN),
+    "H3 0-RTT": EARLY_DATA,
+    "H3 0-RTT without token": WITHOUT_TOKEN,
+}
 _FURTHER = (
     Style(RED, "triangle-down", LONG),
     Style(PURPLE, "cross", WIDE),

@@ -43,6 +43,8 @@ TRANSPORTS = {
 
 EARLY_DATA = Style(GREEN, "triangle-up", SHORT)
 """Style of everything that is sent as early data (0-RTT)."""
+WITHOUT_TOKEN = Style(PURPLE, "cross", WIDE)
+"""Style of page loads with early data but without an address-validation token."""
 
 COMBINATIONS: dict[str, Style] = {
     "DoUDP + H3 1-RTT": TRANSPORTS["DoUDP"],

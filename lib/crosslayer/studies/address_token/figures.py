@@ -8,10 +8,10 @@ from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.comparison import POOLED, Comparison
 from crosslayer.figures.sentences import holds, row, with_interval
-from crosslayer.figures.style import CHAIN, EARLY_DATA, GREY, LONG, RED, Style
+from crosslayer.figures.style import CHAIN, EARLY_DATA, GREY, WITHOUT_TOKEN, Style
 
 _FULL, _WITH, _WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
-_STYLES = {_FULL: Style(GREY, "square", CHAIN), _WITH: EARLY_DATA, _WITHOUT: Style(RED, "triangle-down", LONG)}
+_STYLES = {_FULL: Style(GREY, "square", CHAIN), _WITH: EARLY_DATA, _WITHOUT: WITHOUT_TOKEN}
 _DOCUMENT = "document complete"
 _WORTH = "without minus with token"
 
