@@ -173,7 +173,7 @@ class TlsClient(DoTcpClient):
             raise self._fault(f"the server does not speak {self.alpn}")
 
     def _verify(self, verifier: CertificateVerifier) -> None:
-        """Check the chain, which OpenSSL has accepted, against the policy of `certificates`.
+        """Check the chain, which OpenSSL has accepted, against the policy of `CertificateVerifier`.
 
         The check is not timed, and precedes the first query.
         """

@@ -42,6 +42,7 @@ from crosslayer.figures.style import (
 from crosslayer.metrics import clocks
 from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.metrics.links import without_loss
+from crosslayer.vocabulary import Connection, Resumption
 
 NOTEBOOK = "clocks"
 """Notebook that explains these figures."""
@@ -63,12 +64,12 @@ _EMPTY = {"kind": "full handshake", "condition": "usual"}
 """Titles of a condition's fields `kind` and `condition` if they are empty."""
 _TITLES = {
     "refused": "ticket refused",
-    "kept": "kept connection",
-    "new": "new connection",
-    "0-rtt": "0-RTT",
-    "early-data": "early data",
+    Connection.KEPT.value: "kept connection",
+    Connection.NEW.value: "new connection",
+    Connection.ZERO_RTT.value: "0-RTT",
+    Resumption.EARLY_DATA.value: "early data",
 }
-"""Titles of values that several studies have, e.g. of the resumption `early-data`."""
+"""Titles of conditions, resumptions and connections that several studies have."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
 

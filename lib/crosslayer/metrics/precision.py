@@ -15,7 +15,7 @@ _Z10 = -1.281552
 def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.DataFrame:
     """Number of rounds for which the 95 % interval of the median PLT has a given half-width.
 
-    `combinations` has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds,
+    The argument has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds,
     the half-width falls with the square root of their number, as for a median asymptotically. The extension for few
     rounds (`reach`) then vanishes. The pilot's half-width is itself uncertain. It depends on the observations between
     both ends, about `1.96 sqrt(rounds)` of them. It scatters like a gamma variable of this shape, which `rounds_enough`
