@@ -348,7 +348,7 @@ def test_an_operator_at_its_limit_is_left_out_and_the_others_go_on(
 
 
 def test_rounds_at_intervals_keep_to_the_times(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    """84 rounds, one every three minutes, are killed with SIGKILL after 1.5 hours and continued after 2.1."""
+    """84 rounds, one every half hour, are killed with SIGKILL after 15 hours and continued after 21."""
     box = tmp_path / "box.toml"
     box.write_text('[zone]\nname = "box.example"\n[[resolver]]\nname = "one"\nrtt_ms = 20\n', encoding="utf-8")
     command = [sys.executable, str(Path(__file__)), "intervals", str(tmp_path)]
@@ -360,38 +360,38 @@ def test_rounds_at_intervals_keep_to_the_times(crosslayer: Run, virtual_clock: l
     rows = Dataset.open(tmp_path / "intervals").table("resolver_queries").filter(cache="hit", state="cold").collect()
     missed = Dataset.open(tmp_path / "intervals").table("resolver_events").filter(kind="missed-round").collect()
     begun = dict(rows.group_by("round").agg(pl.col("started_s").min()).iter_rows())
-    late_s = {round_: at_s - (begun[1] - 180) - 180 * round_ for round_, at_s in begun.items()}
+    late_s = {round_: at_s - (begun[1] - 1800) - 1800 * round_ for round_, at_s in begun.items()}
     # The network is checked before the first visit. The continued campaign begins with the current round.
     continued = max(late_s, key=late_s.__getitem__)
     assert 0 < late_s[0] < 5
-    assert 0 < late_s[continued] < 180
+    assert 0 < late_s[continued] < 1800
     assert all(abs(late_s[round_]) < 0.1 for round_ in begun.keys() - {0, continued}), late_s
     lost = sorted(set(range(84)) - set(begun))
     assert lost == list(range(lost[0], lost[0] + len(lost)))
     assert sorted(missed["round"]) == lost
-    assert len(lost) in (11, 12), "36 minutes"
+    assert len(lost) in (11, 12), "6 hours"
     assert continued == lost[-1] + 1
     assert rows["error"].is_null().all()
     assert (rows["total_ms"] < 21).all(), "each round fills the caches first"
 
 
 def intervals(folder: Path) -> None:
-    """Measure every three minutes for 252; the command is killed after 91.44 minutes and continued 36 minutes later."""
-    arguments = ["--name", "a.box.example", "--transport", "doudp", "--rate", "50", "--every", "3m", "--for", "252m"]
+    """Measure every half hour for 42 hours; the command is killed after 15 hours and continued six hours later."""
+    arguments = ["--name", "a.box.example", "--transport", "doudp", "--rate", "50", "--every", "30m", "--for", "42h"]
     arguments += ["--dataset", str(folder / "intervals")]
     with subprocess.Popen(
         [*CROSSLAYER, "compare", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        time.sleep(91.44 * 60)
+        time.sleep(15.24 * 3600)
         process.send_signal(signal.SIGKILL)
-    time.sleep(36 * 60)
+    time.sleep(6 * 3600)
     done = subprocess.run([*CROSSLAYER, "compare", *arguments, "--resume"], capture_output=True, text=True, check=False)
     print(json.dumps({"status": done.returncode, "error": done.stderr[-500:]}))
 
 
 def test_a_vantage_point_dies_and_comes_back(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
     program = [sys.executable, str(ROOT / "tests/vantages.py"), str(tmp_path)]
-    program += ["--dies-h", "0.05", "--back-h", "0.25", "--every", "6m", "--for", "24m"]
+    program += ["--dies-h", "0.5", "--back-h", "2.5", "--every", "1h", "--for", "4h"]
     program += ["--transport", "doudp", "--rate", "3"]
     options = ["--clock", "virtual", "--writable", str(tmp_path)]
     done = crosslayer("box", str(VANTAGES), *options, "--", *program, env=environment())
@@ -400,7 +400,7 @@ def test_a_vantage_point_dies_and_comes_back(crosslayer: Run, virtual_clock: lis
     rows = Dataset.open(tmp_path / "dataset").table("resolver_queries").collect()
     assert rows["error"].is_null().all()
     rounds = {vantage: sorted(some["round"].unique()) for (vantage,), some in rows.group_by("link")}
-    # oslo is dead from minute 3 to 15: the round of minute 6 is missed, and that of minute 12 is late.
+    # oslo is dead from hour 0.5 to 2.5: the round of hour 1 is missed, and that of hour 2 is late.
     assert rounds == {"here": [0, 1, 2, 3], "lima": [0, 1, 2, 3], "oslo": [0, 2, 3]}
     assert (rows["host"].cast(pl.String) == rows["link"]).all()
     missed = Dataset.open(tmp_path / "dataset").table("resolver_events").filter(kind="missed-round").collect()
