@@ -109,7 +109,7 @@ def server_version(program: Path) -> str:
 
 
 def quic_go_version(program: Path) -> str:
-    """Version of quic-go in one of our Go programs, from the program's build information; empty if not found there."""
+    """Version of quic-go in one of our Go programs, from the program's build information; empty if it has none."""
     versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
     return versions[1].decode() if versions else ""
 

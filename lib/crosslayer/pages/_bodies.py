@@ -273,7 +273,7 @@ def _noise(fetch: Fetch, letters: int) -> bytes:
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """Largest number up to `limit` for which `fits` is true, found by bisection; 0 if there is none.
+    """Largest number up to `limit` for which `fits` is true, by bisection; 0 if there is no such number.
 
     If a number fits, all smaller numbers must fit too.
     """

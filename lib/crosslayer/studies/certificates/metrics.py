@@ -73,7 +73,7 @@ def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """The step that each search found: the certificate size above which an exchange takes another round-trip.
+    """Result of each search: the certificate size above which an exchange takes another round-trip.
 
     Searches that failed or found no step are left out.
 

@@ -13,7 +13,7 @@ FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
 """Series that the paper does not have: DoH3 with session resumption, and queries as early data."""
 
 SPLIT = "parted"
-"""Column that says how the bytes of handshake and query are told apart.
+"""Column with the method that separates the bytes of handshake and query.
 
 1: by TLS record, as in the paper (`dns.handshake_bytes`). 0: by the time of the query.
 """
