@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -28,3 +30,18 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         reason = report.longrepr[2].removeprefix("Skipped: ").splitlines()[0]
         with Path(path).open("a", encoding="utf-8") as file:  # one write per line, because several runs append
             file.write(f"{reason}\t{report.nodeid}\n")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Append a test's duration and processor time, in s, to the file that the variable CROSSLAYER_DURATIONS names.
+
+    The processor time is that of this process and its ended child processes. A fixture counts for its first test.
+    """
+    wall, cpu = time.perf_counter(), sum(os.times()[:4])
+    result = yield
+    if path := os.environ.get("CROSSLAYER_DURATIONS"):
+        wall, cpu = time.perf_counter() - wall, sum(os.times()[:4]) - cpu
+        with Path(path).open("a", encoding="utf-8") as file:  # one write per line, because several runs append
+            file.write(f"{wall:.2f}\t{cpu:.2f}\t{item.nodeid}\n")
+    return result
