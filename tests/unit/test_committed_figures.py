@@ -77,7 +77,7 @@ def test_rows_are_those_that_are_committed(study: str, name: str) -> None:
     fresh = io.BytesIO(drawing(study, name).rows.write_csv().encode())
     now, committed = (pl.read_csv(file, infer_schema_length=None) for file in (fresh, _committed(study, name)))
     if "campaign" in committed.columns:
-        assert all(f"Campaign {of}," in dataset(study).caption for of in set(committed["campaign"]))
+        assert all(f"Campaign {of}:" in dataset(study).caption for of in set(committed["campaign"]))
         committed = committed.drop("campaign")
     assert_frame_equal(now, committed, check_exact=True)
 

@@ -131,7 +131,7 @@ def test_its_observations_are_left_out_and_counted(starved: Path) -> None:
     rounds = {page: sorted(of["round"].unique()) for (page,), of in loads.group_by("page")}
     assert rounds == {"example.org": [0, 1, 3], "wikipedia.org": [0, 1, 2, 3]}
     assert dataset.table("host_load").collect().height == 4
-    assert "4 rounds per cell, 1 left out (the machine was busy), link by" in dataset.caption
+    assert "In 1 round the machine was busy with other work; figures leave it out." in dataset.caption
     failed = Inputs.of(dataset, published.load()).failures.filter(condition="round").row(0, named=True)
     assert (failed["attempted"], failed["failed"]) == (4, 1)
     assert "busy" in failed["reason"]
@@ -146,7 +146,7 @@ def test_no_round_is_left_out_where_most_were_disturbed_or_all_are_asked_for(sta
     write_part([pa.Table.from_pylist(rows, schema=TABLES["host_load"].arrow_schema())], folder / "host_load", "fiber")
     most = Dataset.open(folder)
     assert most.table("page_loads").collect().equals(every.table("page_loads").collect())
-    assert "3 with the machine busy otherwise, none left out, link by" in most.caption
+    assert "In 3 rounds the machine was busy with other work; none is left out." in most.caption
 
 
 def test_with_one_page_it_is_left_out_whatever_the_rows_call_it(starved: Path, tmp_path: Path) -> None:
@@ -162,5 +162,5 @@ def test_a_dataset_without_the_table_leaves_nothing_out(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path, links=["fiber"], pages=["example.org"], rounds=2)
     dataset = Dataset.open(folder)
     assert dataset.busy.is_empty()
-    assert "left out" not in dataset.caption
+    assert "busy" not in dataset.caption
     assert "round" not in Inputs.of(dataset, published.load()).failures["condition"].to_list()

@@ -70,7 +70,8 @@ def test_a_dataset_is_pickled_without_the_tables_asked_for(good: Path) -> None:
 def test_caption_says_campaign_rounds_backend_and_host(good: Path) -> None:
     caption = Dataset.open(good).caption
     assert caption == (
-        "Campaign synthetic, 4 rounds per cell, link by uml, measured on Example CPU (2 cores), Debian 12, Linux 6.1.0."
+        "Campaign synthetic: 4 rounds of each link and page in real time, over links emulated by netem in "
+        "User-Mode Linux. Measured on Example CPU (2 cores), Debian 12, Linux 6.1.0."
     )
 
 
@@ -78,7 +79,7 @@ def test_caption_of_an_unfinished_campaign_says_how_far_it_got(folder: Path) -> 
     content = json.loads((folder / "campaign.json").read_text())
     content["plan"]["rounds"] = 30
     (folder / "campaign.json").write_text(json.dumps(content))
-    assert "4 of 30 rounds per cell" in Dataset.open(folder).caption
+    assert "4 of 30 rounds of each link and page" in Dataset.open(folder).caption
 
 
 def test_absent_table_gives_no_rows(folder: Path) -> None:

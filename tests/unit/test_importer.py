@@ -258,7 +258,8 @@ def test_description_says_where_it_comes_from_and_what_is_unknown(harness: Harne
     assert dataset.campaign.started == "2022-06-14T10:01:00+00:00"
     assert dataset.campaign.notes[0].startswith("imported from the SQLite database")
     assert dataset.caption == (
-        "Campaign imported-web-performance, 1 round per cell, link by netem, measured on an unknown machine."
+        "Campaign imported-web-performance: 1 round of each link and page in real time, over links emulated by netem. "
+        "Measured on an unknown machine."
     )
     nominal = dict(metrics.nominal_rtts(dataset.table("link_checks")).collect().iter_rows())
     assert nominal == pytest.approx(RTT_MS)

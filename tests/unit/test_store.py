@@ -130,7 +130,7 @@ def test_a_campaign_is_exported_without_its_study(tmp_path: Path) -> None:
         export(store, tmp_path)
     dataset = Dataset.open(tmp_path)
     assert dataset.campaign.plan["clients"] == 2
-    assert "link by uml, clients 2, measured on" in dataset.caption
+    assert "emulated by netem in User-Mode Linux. Options: clients = 2. Measured on" in dataset.caption
 
 
 def test_a_store_of_an_older_version_is_left_alone(tmp_path: Path) -> None:

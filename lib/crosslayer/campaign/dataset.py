@@ -58,10 +58,14 @@ _UNTOLD = {
 """Expressions of columns that older files lack: they replace missing values by a default."""
 
 
+_PATHS = {"netem": "links emulated by netem", "uml": "links emulated by netem in User-Mode Linux"}
+"""Words of captions for the backends that emulate links."""
+
+
 def _option_text(name: str, value: Any) -> str:
     """Name and value of an option, as text for a caption. A name that ends in `_s` is a time in seconds."""
     unit = " s" if name.endswith("_s") else ""
-    return f"{name.removesuffix('_s').replace('_', ' ')} {_value_text(value)}{unit}"
+    return f"{name.removesuffix('_s').replace('_', ' ')} = {_value_text(value)}{unit}"
 
 
 def _value_text(value: Any) -> str:
@@ -362,24 +366,30 @@ class Dataset:
         planned = self.campaign.rounds
         measured = str(most) if fewest == most else f"{fewest} to {most}"
         rounds = measured if fewest >= planned else f"{measured} of {planned}"
-        what = "left out (the machine was busy)" if self.left_out else "with the machine busy otherwise, none left out"
-        disturbed = f"{self.busy.height} {what}, " if self.busy.height else ""
+        busy = self.busy.height
+        disturbed = ""
+        if busy:
+            disturbed = f" In {busy} {'round' if busy == 1 else 'rounds'} the machine was busy with other work; "
+            disturbed += (
+                ("figures leave it out." if busy == 1 else "figures leave them out.")
+                if self.left_out
+                else "none is left out."
+            )
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
-        options = "".join(
-            f"{_option_text(name, value)}, "
-            for name, value in self.campaign.options_changed.items()
-            if not _of_tables(value)
+        options = "; ".join(
+            _option_text(name, value) for name, value in self.campaign.options_changed.items() if not _of_tables(value)
         )
+        time = "virtual time" if self.campaign.clock == "virtual" else "real time"
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         if len(self.campaign.hosts) > 1:
             processors = sorted({str(one.get("cpu")) for one in self.campaign.hosts.values()})
             machine = f"{len(self.campaign.hosts)} hosts ({', '.join(processors)})"
         return (
-            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {disturbed}"
-            f"link by {self.campaign.backend}, "
-            f"{'virtual clock, ' if self.campaign.clock == 'virtual' else ''}"
-            f"{options}measured on {machine}.{' ' + EMULATED if self._emulated else ''}"
+            f"Campaign {self.campaign.campaign}: {rounds} {plural} of each link and page in {time}, over "
+            f"{_PATHS.get(self.campaign.backend, self.campaign.backend)}.{disturbed}"
+            f"{f' Options: {options}.' if options else ''}"
+            f" Measured on {machine}.{' ' + EMULATED if self._emulated else ''}"
         )
 
     @property
