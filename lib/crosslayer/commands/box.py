@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     "--truth",
     type=PATH,
     metavar="FILE",
-    help="Write the true events to this new file, as JSON Lines: the hosts of the box, the answers of its servers, the "
-    "packets that its router dropped, and others.",
+    help="Write the hosts and events of the box to this new file, as JSON Lines. Events are answers of its servers, "
+    "packets that its router dropped, and others (docs/reference/box.md).",
 )
 @click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")

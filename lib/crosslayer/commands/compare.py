@@ -48,7 +48,11 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     help="Measure the first resolver twice, as if it were two resolvers (A/A). Their true difference is zero, so the "
     "reported difference is an error of the measurement.",
 )
-@click.option("--rounds", type=click.IntRange(1, 100_000), help="Number of rounds. Intervals need 6.  [default: 6]")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100_000),
+    help="Number of rounds. Confidence intervals need at least 6.  [default: 6]",
+)
 @click.option("--every", type=TEXT, metavar="TIME", help="Begin a round every TIME: 90s, 15m, 2h, 1d.")
 @click.option("--for", "duration", type=TEXT, metavar="TIME", help="With --every: duration, in place of --rounds.")
 @click.option(
@@ -86,16 +90,16 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=FiniteRange(0.001, 1000),
     default=1.0,
     show_default=True,
-    help="Maximum queries per second to each operator. Values above 1 are allowed only on loopback and in private "
-    "namespaces.",
+    help="Maximum queries per second to each operator. Values above 1 are allowed only if all resolvers run on this "
+    "machine, or in private namespaces.",
 )
 @click.option(
     "--per-day",
     type=click.IntRange(1, 10_000_000),
     default=5000,
     show_default=True,
-    help="Maximum queries per day (UTC) to each operator, over all runs. Values above 5000 are allowed only on "
-    "loopback and in private namespaces.",
+    help="Maximum queries per day (UTC) to each operator, over all runs. Values above 5000 are allowed only if all "
+    "resolvers run on this machine, or in private namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order of queries.  [default: random]")
@@ -110,7 +114,9 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
-@click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to the printed queries, for scripts.")
+@click.option(
+    "--i-may-send-this", "consents", is_flag=True, help="For scripts: consent to the printed queries without a prompt."
+)
 def command(
     resolvers: tuple[str, ...],
     transports: tuple[str, ...],

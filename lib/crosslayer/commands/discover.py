@@ -54,10 +54,10 @@ def command(
     784, 853 or 8853 answers with Version Negotiation, the command tries DoQ there, with the ALPN values of RFC 9250 and
     of its drafts. The command always tries DoUDP, DoTCP, DoT and DoH, on their default ports.
 
-    TARGETS are addresses in the testbed or names of its servers, such as bind9. With --allow-external, they are
-    addresses or names of real hosts. Networks are refused. The testbed runs crosslayer's server in several
-    configurations, and CoreDNS. It also runs these servers if they are installed: dnsproxy, BIND 9, Knot DNS, Knot
-    Resolver, Unbound, dnsdist. Without TARGETS, all servers of the testbed are probed.
+    TARGETS are addresses in the testbed or names of its servers, such as bind9. With --allow-external, they are instead
+    addresses or names of real hosts. Address ranges such as 192.0.2.0/24 are refused. The testbed runs crosslayer's
+    server in several configurations, and CoreDNS. It also runs these servers if they are installed: dnsproxy, BIND 9,
+    Knot DNS, Knot Resolver, Unbound, dnsdist. Without TARGETS, all servers of the testbed are probed.
 
     \b
     crosslayer discover                            every server of the testbed

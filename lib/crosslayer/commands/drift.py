@@ -44,11 +44,11 @@ def command(
     """Measure the first rounds of the campaign in FOLDER again in virtual time, and compare new and stored rounds.
 
     The new rounds use the seeds of the stored rounds. For each duration (e.g. the PLT) of a link, page and condition,
-    the command computes the difference of the new from the stored value. The limit is 0.1 ms or 0.3 % of the stored
-    median, whichever is larger. A duration is confirmed if the whole 95 % interval of its difference lies within plus
-    or minus this limit. It has drifted if the whole interval lies outside, on one side. Every other duration is
-    undecided; to decide it, increase --rounds. With fewer than six rounds, the smallest and the largest difference
-    replace the ends of the interval, and no duration counts as drifted.
+    the command subtracts the stored value from the new one. The limit is 0.1 ms or 0.3 % of the stored median,
+    whichever is larger. A duration is confirmed if the whole 95 % interval of its difference lies within plus or minus
+    this limit. It has drifted if the whole interval lies above plus the limit, or below minus the limit. Every other
+    duration is undecided; to decide it, increase --rounds. With fewer than six rounds, the smallest and the largest
+    difference replace the ends of the interval, and no duration counts as drifted.
 
     Exit status 1: a duration has drifted. The command needs the guest that `make guest` builds. A campaign in real
     time is refused, because its times differ between machines and days.

@@ -54,8 +54,9 @@ if TYPE_CHECKING:
     "cross",
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
-    help="Other traffic through the queue that COMMAND's packets pass. bulk: one TCP flow. paced: UDP at half of the "
-    "link's rate. paced:20: UDP at 20 Mbit/s. This traffic goes to the client; with ,up it comes from the client.",
+    help="Send other traffic through the queue that COMMAND's packets pass. bulk: one TCP flow. paced: UDP at half of "
+    "the link's rate. paced:20: UDP at 20 Mbit/s. By default, this traffic flows to the client; with ,up (e.g. "
+    "bulk,up), from the client.",
 )
 @click.option(
     "--drop",
@@ -80,7 +81,8 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="DATASET:RESOLVER[@VANTAGE]",
     help="Emulate a resolver for COMMAND, with the path RTT and response times of RESOLVER in DATASET. DATASET is a "
-    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If it has several vantage points, name one.",
+    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If DATASET has several vantage points, add one: "
+    "compare:quad9@eu.",
 )
 @click.option(
     "--seed",

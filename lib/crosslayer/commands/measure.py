@@ -176,7 +176,7 @@ class _Measure(click.Command):
     "--i-may-send-this",
     "consents",
     is_flag=True,
-    help="For --server and --sites: consent to the printed queries and loads without a prompt, for scripts.",
+    help="For --server and --sites, in scripts: consent to the printed queries and loads without a prompt.",
 )
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")

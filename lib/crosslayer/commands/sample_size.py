@@ -94,7 +94,7 @@ def _line(*cells: object) -> str:
 @click.argument("folder", type=PATH)
 @click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
 def command(folder: Path, precision: str) -> None:
-    """Estimate from the pilot campaign in FOLDER how many rounds each link and page needs to reach --precision.
+    """Estimate from the pilot campaign in FOLDER how many rounds narrow the PLT intervals to --precision.
 
     \b
     crosslayer measure --size smoke --rounds 10 --out data/local/pilot

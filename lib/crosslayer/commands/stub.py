@@ -57,14 +57,17 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="Seconds without an answer after which the stub tests the connection with its next query. If no packet "
-    "arrives within a probe timeout (PTO) after this query, the stub repeats the query on a new connection. 0: no "
-    "test.",
+    help="If an idle connection got its last answer more than this many seconds ago, the next query tests the "
+    "connection. If no packet arrives within a probe timeout (PTO) after this query, the stub repeats the query on a "
+    "new connection. 0: no test.",
 )
 @click.option("--metrics", type=PATH, help="Append the JSON line of each query to this file, not to standard output.")
 @click.option("--control", type=PATH, help="Path of a new Unix socket (control socket) that accepts commands.")
 @click.option(
-    "--i-may-send-this", "consents", is_flag=True, help="Consent to sending packets to the upstream, for scripts."
+    "--i-may-send-this",
+    "consents",
+    is_flag=True,
+    help="For scripts: consent to sending packets to the upstream without a prompt.",
 )
 @click.option(
     "--clock",
