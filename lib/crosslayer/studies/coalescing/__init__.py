@@ -16,8 +16,8 @@ class Options:
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Period of the self-checks, rounds: each cell has each self-check once in a period. 0: no self-checks. One
-    self-check repeats each load (A/A). The other is a negative control: a load that is primed as for 0-RTT, but whose
-    ticket the server refuses."""
+    self-check repeats each load (A/A). The other is a negative control: a load with a ticket, as for 0-RTT, but the
+    server refuses the ticket."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")

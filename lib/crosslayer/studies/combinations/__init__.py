@@ -15,8 +15,8 @@ class Options:
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Period of the self-checks, rounds: each cell has each self-check once in a period. 0: no self-checks. One
-    self-check repeats each load (A/A). The other is a negative control: a load that is primed as for 0-RTT, but whose
-    ticket the server refuses."""
+    self-check repeats each load (A/A). The other is a negative control: a load with a ticket, as for 0-RTT, but the
+    server refuses the ticket."""
 
 
 STUDY = question(
