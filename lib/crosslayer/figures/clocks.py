@@ -336,8 +336,8 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
         f"{agree} of {known.height} differences are the same in real and in virtual time: the 95 % interval of the "
-        f"difference in real time minus that in virtual time overlaps the range from -{limit} to {limit} ms. By chance "
-        "alone, at most about one interval in twenty would lie outside this range."
+        f"difference in real time minus that in virtual time overlaps the range from -{limit} to {limit} ms. If all "
+        "were the same, at most about one interval in twenty would lie outside this range by chance."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -348,7 +348,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
             by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
     if not by_measure:
         return sentence
-    return f"{sentence} Real minus virtual time of the other differences: {', '.join(by_measure)}."
+    return f"{sentence} The other differences, value in real time minus value in virtual time: {', '.join(by_measure)}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -376,11 +376,13 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions within a round, once in real time and once in virtual time; one "
-            "difference for each link, page and measured time. Real and virtual time give the same difference if "
-            "computing adds the same time to both conditions.",
-            note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the interval of "
-            "real minus virtual time lies wholly beyond ±0.1 ms (the resolution of a browser's clock).",
+            caption="Difference between two conditions within a round, once in real time and once in virtual time. The "
+            "two conditions differ in one property, e.g. the transport. Each link, page and duration (e.g. the PLT) "
+            "has its own difference. Real and virtual time give the same difference if computing adds the same time to "
+            "both conditions.",
+            note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the 95 % interval "
+            "of the difference in real time minus that in virtual time lies wholly above 0.1 ms or wholly below "
+            "-0.1 ms. The resolution of a browser's clock is 0.1 ms.",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

@@ -169,13 +169,13 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     late = max(frame["send_delay_ms"].to_list())
     new, failed = frame["new_connections"].sum(), frame["failed"].sum()
     answered = f"{failed} got no answer" if failed else "every query got an answer"
-    reconnected = "1 query" if new == 1 else f"{new or 'no'} queries"
+    reconnected = f"{new or 'no'} {'queries' if new > 1 else 'query'}"
     return (
         f"{inside} of {frame.height} means (one per link and transport) equal RTT plus processing, within a tolerance "
-        f"of 2 % of the RTT or {_LEAST_MS} ms, whichever is larger. Relative to the tolerance, the largest deviation "
-        f"is that of {worst['protocol']} on {link_title(worst['link'])} with {round(worst['value'], 2) + 0.0:+.2f} ms. "
-        f"Queries left late by a median of at most {late:.2f} ms on each link and transport. After each round's "
-        f"warm-up, {reconnected} on kept connections needed a new connection, and {answered}."
+        f"of 2 % of the RTT or {_LEAST_MS} ms, whichever is larger. The largest deviation relative to the tolerance is "
+        f"that of {worst['protocol']} on the link {link_title(worst['link'])}: {round(worst['value'], 2) + 0.0:+.2f} "
+        "ms. On each link and transport, the median delay between a query's scheduled time and its departure is at "
+        f"most {late:.2f} ms. After each round's warm-up, {reconnected} had to open a new connection, and {answered}."
     )
 
 
@@ -303,9 +303,9 @@ FIGURES = (
         name="paced-link",
         title="Is a response one round-trip and processing?",
         notebook="authoritative",
-        caption="Mean response time on kept connections, minus the link's RTT, minus the processing time. The "
-        "processing time is the mean of the same transport on the link without delay. Neither the round-trip nor "
-        "processing explains what remains.",
+        caption="Mean response time on kept (already open) connections, minus the link's RTT, minus the processing "
+        "time. The processing time is the mean response time over the same transport on the link without delay. The "
+        "figure shows the rest, which neither the round-trip nor processing explains.",
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance (2 % of the RTT, at least 0.5 ms).",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),

@@ -265,7 +265,7 @@ def visits_verdict(frame: pl.DataFrame) -> str:
     if two.is_empty() or one.is_empty():
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
     return (
-        "A TLS Certificate message of 12 kB, instead of today's 1,248 bytes, delays the document of a first visit. "
+        "A TLS Certificate message of 12 kB instead of 1,248 bytes (usual today) delays the document of a first visit. "
         f"Delay: {reach(two, 2)} RTT on two connections, {reach(one, 2)} RTT on one. Ranges: over the links."
     )
 
@@ -305,8 +305,9 @@ FIGURES = (
         notebook="question_certificates",
         caption="Median time until the page's document is complete, name resolution included, in multiples of the "
         "link's RTT, against the size of the TLS Certificate message. Lookup and page use two connections (DoQ and "
-        "HTTP/3) or share one (HTTP/3). A client with a ticket sends its query as early data. On two connections, it "
-        "also sends the page's request as early data.",
+        "HTTP/3) or share one (HTTP/3). Columns: first visit, client with an address-validation token, with a ticket, "
+        "with both. A client with a ticket sends its query as early data. On two connections, it also sends the page's "
+        "request as early data.",
         note="Bars: 95 % intervals. The server log confirms ticket, token and number of connections.",
         data=visits_data,
         chart=visits_chart,

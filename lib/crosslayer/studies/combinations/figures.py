@@ -187,8 +187,8 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
         if all(of["low"] is not None and of["low"] > _CLEAR for of in _of(frame, exchange, WITH))
     ]
     which = (
-        f" With {', '.join(slower)}, the PLT is longer than the baseline's on every page (whole interval above "
-        f"{_CLEAR:g} RTT)."
+        f" With {', '.join(slower)}, the PLT is longer than the baseline's on every page (whole interval of the "
+        f"difference above {_CLEAR:g} RTT)."
         if slower
         else ""
     )
@@ -239,8 +239,8 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges or loads."
     return (
         "PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over links and pages). "
-        f"Coalescing as the paper emulates it (DoQ + H3 0-RTT with token): {emulated}. Control (DoUDP + H3 0-RTT with "
-        f"token): {plain}."
+        "DoQ + H3 0-RTT with token, by which the paper emulates one connection for DNS and page (coalescing): "
+        f"{emulated}. Control (DoUDP + H3 0-RTT with token): {plain}."
     )
 
 
@@ -424,8 +424,9 @@ FIGURES = (
     _figure(
         name="as-compared",
         title="The combinations of the paper, and a control",
-        caption="PLT of each combination minus the PLT of the paper's baseline, DoUDP + H3 1-RTT. In the paper, only "
-        "visits with encrypted DNS have a web ticket. The last series is a control: plain DNS with a web ticket.",
+        caption="PLT of each combination minus the PLT of the paper's baseline, DoUDP + H3 1-RTT. In the paper, no "
+        "visit with plain DNS has a ticket of the web server (web ticket). The last series is a control: plain DNS "
+        "with a web ticket.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),

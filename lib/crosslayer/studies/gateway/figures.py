@@ -61,7 +61,8 @@ FIGURES = (
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
         caption="PLT differences within a round between three first visits in Chromium: without a gateway, and through "
-        "a local gateway with one or two connections to the server. Two connections: one for DoH3, one for the page.",
+        "a local gateway with one or two connections to the server. The gateway runs on the client's host and forwards "
+        "queries and page requests. Two connections: one for DoH3, one for the page.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
         "connections.",
         verdict=gateway_verdict,

@@ -234,8 +234,8 @@ FIGURES = (
         title="A lookup when packets are lost",
         notebook="question_loss",
         caption="Duration of one lookup. DoT, DoH and DoQ: new connection with a full handshake. DoQ 0-RTT: new "
-        "connection with early data. DoQ, kept: kept connection. Horizontal axis: share of packets lost independently "
-        "in each direction.",
+        "connection with early data. DoQ, kept: kept connection. Horizontal axis: share of packets lost in each "
+        "direction, each packet independently of the others.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,
@@ -248,8 +248,8 @@ FIGURES = (
         title="What early data saves when packets are lost",
         notebook="question_loss",
         caption="Time saved by early data, against the share of packets lost in each direction. DoQ: a lookup. "
-        "HTTP/3: a small GET (a DoH3 query). Each value is a quantile with a full handshake minus the same quantile "
-        "with early data.",
+        "HTTP/3: a small GET, measured as a DoH3 lookup. Each value is a quantile of the time with a full handshake, "
+        "minus the same quantile of the time with early data.",
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=saved,

@@ -282,9 +282,9 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
     slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in none"
     return (
         f"Time that one connection saves, compared with two (ranges: over the loss rates). {' '.join(sentences)} Each "
-        f"loss rate, visit, page and quantile is a case. One connection is faster in {better} of {known.height} cases "
-        f"(whole interval above {_CLEAR:g} RTT). It is slower {slower} (whole interval below "
-        f"\N{MINUS SIGN}{_CLEAR:g} RTT)."
+        "combination of loss rate, visit, page and quantile is a case. One connection counts as faster in "
+        f"{better} of {known.height} cases (whole interval above {_CLEAR:g} RTT). It counts as slower {slower} (whole "
+        f"interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
     )
 
 
@@ -294,8 +294,8 @@ FIGURES = (
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
         caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
-        "lookup. HTTP/3: a small GET (a DoH3 query). Each value is a quantile with a full handshake minus the same "
-        "quantile with early data. Loaded: a TCP download fills the queue.",
+        "lookup. HTTP/3: a small GET, measured as a DoH3 lookup. Each value is a quantile of the time with a full "
+        "handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills the queue.",
         note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 "
         "lookups.",
         data=early_data_data,
@@ -308,8 +308,8 @@ FIGURES = (
         name="path-shared",
         title="Queries that share a connection when packets are lost",
         notebook="question_path_quality",
-        caption="Time from query to answer. Rows: share of packets lost independently in each direction. The stub "
-        "sends a hundred queries, one every 10 ms, over one connection on 4G.",
+        caption="Time from query to answer. Rows: share of packets lost in each direction, each packet independently "
+        "of the others. The stub sends a hundred queries, one every 10 ms, over one connection on 4G.",
         note="Bars: 95 % intervals (rounds resampled). After one second, a lost DoUDP query is repeated.",
         data=shared_data,
         chart=shared,
@@ -322,8 +322,8 @@ FIGURES = (
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
         caption="Time until the last byte of the page arrives, name resolution included: a quantile with two "
-        "connections minus the same quantile with one. Rows: share of packets lost independently in each direction. "
-        "The name is resolved over DoH3, the page is loaded over HTTP/3.",
+        "connections minus the same quantile with one. Rows: share of packets lost in each direction, each packet "
+        "independently of the others. The name is resolved over DoH3, the page is loaded over HTTP/3.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

@@ -128,7 +128,9 @@ def first_byte_verdict(frame: pl.DataFrame) -> str:
         if of_measure.is_empty():
             return "Not answered: this dataset has one server."
         sentences.append(f"{_range(of_measure['median'], 3)} RTT until the {_UNTIL[measure]}")
-    return f"Time with aioquic minus time with quic-go (ranges: over visits, links and pages): {', '.join(sentences)}."
+    return (
+        f"Time with aioquic minus time with quic-go (ranges: over conditions, links and pages): {', '.join(sentences)}."
+    )
 
 
 def document_verdict(frame: pl.DataFrame) -> str:
@@ -275,10 +277,11 @@ FIGURES = (
     _figure(
         name="server-first-byte",
         title="Time of name and first byte: server with aioquic minus server with quic-go",
-        caption="Time with aioquic at the server minus time with quic-go in the same round. Name: time until the name "
-        "is resolved, in exchanges and visits of crosslayer's client. First byte: time until the first byte of the "
-        "document, in visits of crosslayer's client and page loads in Chromium.",
-        note=f"{_DOTS} Dashed: 0.02 RTT.",
+        caption="Time with aioquic at the server minus time with quic-go in the same round. Name: time until "
+        "crosslayer's client has resolved the name, in a DNS exchange alone or in a visit (exchange and page load). "
+        "First byte: time until the document's first byte arrives in Chromium, or its response header in a visit of "
+        "crosslayer's client.",
+        note=f"{_DOTS} Dashed: ±{_LIMIT_RTT:g} RTT; times within these limits count as equal.",
         data=differences_data,
         chart=first_byte,
         table=differences_table,
