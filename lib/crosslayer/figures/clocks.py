@@ -335,9 +335,9 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     agree = int(known["agrees"].sum())
     limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
-        f"{agree} of {known.height} differences are the same in real and in virtual time: the 95 % interval of the "
-        f"difference in real time minus that in virtual time overlaps the range from -{limit} to {limit} ms. If all "
-        "were the same, at most about one interval in twenty would lie outside this range by chance."
+        f"Real and virtual time agree on {agree} of {known.height} differences. They agree if the 95 % interval of the "
+        f"difference in real time minus that in virtual time overlaps the range from -{limit} to {limit} ms. If "
+        "all differences were equal, at most about one interval in twenty would lie outside this range by chance."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -345,10 +345,10 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
             counted = f"{rows.height} of {known.filter(of_measure).height}"
-            by_measure.append(f"{measure} {reach(rows['apart'], 1)} ms ({counted})")
+            by_measure.append(f"{measure} {counted} ({reach(rows['apart'], 1)} ms)")
     if not by_measure:
         return sentence
-    return f"{sentence} The other differences, value in real time minus value in virtual time: {', '.join(by_measure)}."
+    return f"{sentence} Number of disagreements (in brackets: real minus virtual time): {', '.join(by_measure)}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -363,8 +363,8 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             title=f"Network time and computing time: {study}",
             notebook=NOTEBOOK,
             caption="Median duration of the exchanges, queries or page loads of each condition, once in virtual time "
-            "and once in real time. In virtual time, computing takes no time. Real minus virtual time is therefore "
-            "the time that computing adds.",
+            "and once in real time. In virtual time, the clock stands still while a program computes. So real minus "
+            "virtual time is the time that computing adds.",
             note="Full: virtual time. Pale: real minus virtual time. Lines: 95 % intervals of this difference; the "
             "rounds of each campaign are resampled separately.",
             data=partial(both_clocks_data, titles=all_titles),
@@ -376,13 +376,12 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions within a round, once in real time and once in virtual time. The "
-            "two conditions differ in one property, e.g. the transport. Each link, page and duration (e.g. the PLT) "
-            "has its own difference. Real and virtual time give the same difference if computing adds the same time to "
-            "both conditions.",
-            note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow: the 95 % interval "
-            "of the difference in real time minus that in virtual time lies wholly above 0.1 ms or wholly below "
-            "-0.1 ms. The resolution of a browser's clock is 0.1 ms.",
+            caption="Difference between two conditions of the same round, for each link, page and duration (e.g. PLT). "
+            "One campaign measured it in real time, the other in virtual time, which contains no computing. Both "
+            "measure the same difference if computing adds the same time to both conditions.",
+            note="Dots: medians in real time, with 95 % intervals. Vertical ticks: medians in virtual time. Hollow "
+            "dots: the whole 95 % interval of the difference in real time minus that in virtual time lies outside "
+            "-0.1 to 0.1 ms (the resolution of a browser's clock).",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,
