@@ -270,7 +270,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
-        "over links and pages. In virtual time, computing takes no time. "
+        "over links and pages. Virtual time stands still during computing. "
         f"Machines: {machines}. Studies: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 

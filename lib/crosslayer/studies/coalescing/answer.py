@@ -92,12 +92,12 @@ def _increases(values: AnswerValues) -> tuple[tuple[str, str, Mapping[str, str]]
 
 
 def _bound(row: Mapping[str, Any]) -> str:
-    """Verdict on a worst-case increase, as text."""
+    """Verdict on a worst-case increase, as text. The number is the largest of the medians of the cells."""
     held = {
-        Verdict.REPRODUCED: "holds as a worst case",
-        Verdict.INCONCLUSIVE: "undecided",
-    }.get(Verdict(row["verdict"]), "does not hold here")
-    return f"{held} (highest median {percent(row['ours'], 0)})"
+        Verdict.REPRODUCED: "holds for the worst link and page",
+        Verdict.INCONCLUSIVE: "undecided for the worst link and page",
+    }.get(Verdict(row["verdict"]), "does not hold here, not even for the worst link and page")
+    return f"{held} ({percent(row['ours'], 0)})"
 
 
 def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float) -> str:
@@ -105,7 +105,7 @@ def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float)
     ours = f"{100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
     if published_percent < 100 * fraction - 5:
         shown = f"{published_percent:.0f}\N{NO-BREAK SPACE}%"
-        return f"contradicts the paper's own Fig. 8 (at most {shown}); we measured at most {ours}"
+        return f"the paper's Fig. 8 shows at most {shown}; we measured at most {ours}"
     held = {
         Verdict.REPRODUCED: "holds",
         Verdict.INCONCLUSIVE: "undecided",
