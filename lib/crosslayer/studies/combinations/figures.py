@@ -48,8 +48,8 @@ from crosslayer.vocabulary import Protocol
 
 BASELINE = combination("DoUDP", FULL)
 _SUM = (
-    "As in the paper, the PLT of a combination is the time of a DNS exchange plus the time of a page load. Exchange "
-    "and load are measured one after the other in the same round. The browser does not resolve names itself."
+    "As in TNSM24, each PLT is the sum of two times: of a DNS exchange and of a page load. Both are measured one after "
+    "the other in the same round. The browser does not resolve names itself."
 )
 _NOTHING = "no rounds with both an exchange and a load"
 _CLEAR = 0.05
@@ -449,9 +449,9 @@ FIGURES = (
     _figure(
         name="visits",
         title="First visit and returning visit",
-        caption="PLT minus the PLT of the same kind of visit with plain DNS. First visit: full handshakes with "
-        "resolver and web server. Returning visit: the page load has early data and a token; the DNS exchange has "
-        "early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
+        caption="PLT with encrypted DNS minus the PLT of the same kind of visit with plain DNS, in percent of the "
+        "latter. First visit: full handshakes with resolver and web server. Returning visit: the page load has early "
+        "data and a token; the DNS exchange has early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
         note=f"{_NOTE} For each page, all emulated links are pooled.",
         data=visits_data,
         chart=visits,
@@ -462,11 +462,11 @@ FIGURES = (
         name="implementations",
         title="A DoQ exchange with other clients and key shares",
         caption="Time of a DoQ exchange with a full handshake, minus the time with quic-go (Go) and key share X25519 "
-        "in the same round. First variant: aioquic (Python) with key share P-256, which makes all other exchanges of "
-        "this study. Second variant: quic-go with X25519MLKEM768, the key share of browsers. This key share needs two "
-        "Initials.",
-        note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time, computing takes "
-        "no time, so only packets and timers differ.",
+        "in the same round. First variant: aioquic (Python) with key share P-256, the client of all other DoQ "
+        "exchanges of this study. Second variant: quic-go with X25519MLKEM768, the key share of browsers. With this "
+        "key share, the ClientHello needs two Initials.",
+        note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time, the clock stands "
+        "still while a program computes, so only packets and timers cause differences.",
         data=implementations_data,
         chart=implementations,
         table=("client", "measure", "source", "link", "n", "median", "low", "high"),

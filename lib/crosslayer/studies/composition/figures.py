@@ -65,9 +65,10 @@ FIGURES = (
         name="composition",
         title="DNS exchange plus decoupled load, minus coupled load",
         notebook="question_composition",
-        caption="Time until the first byte, and PLT: a DNS exchange plus a decoupled load, minus a coupled load of the "
-        "same round. Decoupled load: the browser receives the address and does not resolve the name. Coupled load: "
-        "the browser resolves the name itself. Encrypted transports resume a session.",
+        caption="Time of a DNS exchange plus that of a decoupled load, minus that of a coupled load of the same round. "
+        "The time of a load is that until the first byte, or the PLT. Decoupled load: the browser is given the address "
+        "and resolves no name. Coupled load: the browser resolves the name itself. Encrypted transports resume a "
+        "session.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -152,9 +152,9 @@ def idle_verdict(frame: pl.DataFrame) -> str:
     verdict = ""
     if sentences:
         verdict = (
-            "After an event, the stub gets no packet on its old connection. The stub waits once, and then also opens a "
-            "new connection. Time from the end of this wait to the answer, by event (99th percentile over links and "
-            f"idle times). {' '.join(sentences)} "
+            "If the stub gets no packet on its old connection within one probe timeout (PTO), it also sends the query "
+            "over a new connection. Time from the end of this timeout to the answer, by event (99th percentile over "
+            f"links and idle times). {' '.join(sentences)} "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}
@@ -162,7 +162,7 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         if (most := some["median"].max()) is not None:
             within[float(most) <= _LIMIT_RTT].append(_WHERE[str(event)])  # type: ignore[arg-type]
     if any(within.values()):
-        verdict += f"Over QUIC with early data, this time should be at most {_LIMIT_RTT:g} RTT. "
+        verdict += f"Over QUIC, we expect at most {_LIMIT_RTT:g} RTT, because the query is sent as early data. "
     for events, where in ((within[True], f"at most {_LIMIT_RTT:g} RTT"), (within[False], "longer")):
         if events:
             verdict += f"The measured time is {where} if {' or if '.join(events)}. "
@@ -184,7 +184,7 @@ def idle_verdict(frame: pl.DataFrame) -> str:
             ["path_event", "client"], maintain_order=True
         )
     ]
-    unanswered = f" In some rounds, 20 queries got no answer: {'; '.join(never)}." if never else ""
+    unanswered = f" In some rounds, the client gave up without a valid answer: {'; '.join(never)}." if never else ""
     return f"{verdict}{stalled}{unanswered}"
 
 
@@ -194,10 +194,12 @@ FIGURES = (
         title="The first query after an idle time",
         notebook="question_idle_connection",
         caption="Time from the first query after an idle time to its valid answer, repetitions by the client "
-        "included, on the link with the longest RTT. Columns: event in the middle of the idle time, which affects the "
-        "client's connection. Rows: transport and length of the idle time.",
-        note="Bars: 95 % intervals (rounds resampled). A client repeats a query at once after SERVFAIL, and after 5 s "
-        "without an answer. No mark: 20 queries got no answer. Chromium uses its own resolver, over DoH and DoH3 only.",
+        "included, on the link with the longest RTT. Columns: event that affects the client's connection, in the "
+        "middle of the idle time. Rows: transport and length of the idle time.",
+        note="Bars: 95 % intervals (rounds resampled). Chromium resolves names itself, over DoH and DoH3 only. Other "
+        "clients repeat a query at once after an error, and after 5 s without an answer. No mark: not measured, or no "
+        "valid answer to 20 queries in any round. In the data, the stub without path probe is stub-no-idle-probe, and "
+        "crosslayer's client is library.",
         data=idle_data,
         chart=idle_connections,
         table=("measure", "link", "protocol", "path_event", "idle", "client", "n", "median", "low", "high"),

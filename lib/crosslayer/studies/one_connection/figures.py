@@ -137,10 +137,10 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
     sentences = []
-    for visit, what, sentence, sign in (
-        (FIRST, "over DoUDP, then H3", "First visit: {} than with DoUDP and a full H3 handshake.", 1),
-        (BACK, "over DoUDP, then H3 1-RTT", "Returning visit: {} than with DoUDP and a full H3 handshake.", 1),
-        (BACK, "over DoUDP, then H3 0-RTT", "Returning visit: {} than with DoUDP and H3 early data with a token.", 1),
+    for visit, what, sentence in (
+        (FIRST, "over DoUDP, then H3", "First visit: {} than with DoUDP and a full H3 handshake."),
+        (BACK, "over DoUDP, then H3 1-RTT", "Returning visit: {} than with DoUDP and a full H3 handshake."),
+        (BACK, "over DoUDP, then H3 0-RTT", "Returning visit: {} than with DoUDP and H3 early data with a token."),
         (
             BACK,
             "asking for the page at once",
@@ -148,23 +148,21 @@ def worth_verdict(frame: pl.DataFrame) -> str:
                 "Returning visit, page requested together with its name: {} than if the page is requested after the "
                 "DNS answer."
             ),
-            1,
         ),
         (
             BACK,
             "not waiting for SETTINGS",
-            ("Returning visit, client waits for the server's SETTINGS before its query: {} than without this wait."),
-            -1,
+            "Returning visit, client does not wait for the server's SETTINGS before its query: {} than with this wait.",
         ),
     ):
         values = of_all.filter(visit=visit, what=what)["median"] if links else pl.Series(dtype=pl.Float64)
         if values.len():
-            sentences.append(sentence.format(_earlier(sign * values)))
+            sentences.append(sentence.format(_earlier(values)))
     if not sentences:
         return "Not answered: this dataset lacks one of the modes."
     return (
-        "Time at which the document is complete, with name and page on one encrypted connection (medians over the "
-        f"pages; ranges: over the links). {' '.join(sentences)}"
+        "When the document is complete with name and page on one encrypted connection, compared with another visit "
+        f"(medians over the pages; ranges: over the links). {' '.join(sentences)}"
     )
 
 
@@ -277,10 +275,10 @@ FIGURES = (
         name="one-connection-worth",
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
-        caption="Time by which the document is complete earlier, in multiples of the link's RTT (negative: later). "
-        "Rows with 'over': DoH3 and page share one connection, compared with the lookup that the row names "
-        "and a separate connection for the page. Other rows: the page is requested together with its name, the client "
-        "does not wait for SETTINGS, or the client has an address-validation token.",
+        caption="How much earlier the document is complete, in multiples of the link's RTT (negative: later). Rows "
+        "with 'over' compare two visits: DoH3 and page on one connection, and the named lookup with a separate "
+        "connection for the page. Each other row shows what one change saves: the page is requested together with its "
+        "name, the client does not wait for SETTINGS, or the client has an address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,

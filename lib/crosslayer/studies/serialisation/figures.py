@@ -143,11 +143,11 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
     explains = "Serialisation explains" if holds(slope, 1.0, 0.15) else "Serialisation alone does not explain"
     return (
         f"{explains} what a query takes beyond one RTT. Each ms of transmission on the uplink delays the answer by "
-        f"{with_interval(slope, 'ms', 2)} (line through four uplinks and four sizes). A part of "
-        f"{with_interval(intercept, 'ms', 1)} does not depend on serialisation. On DSL, our query takes "
-        f"{at['median']:.1f} ms beyond one RTT, and serialisation explains {explained:.1f} ms. In {_PAPER}, the query "
-        f"takes 1.37 RTT, which is {published['median']:.1f} ms beyond one RTT. If its datagrams had the size of ours, "
-        f"serialisation would explain {100 * explained / published['median']:.0f} % of these "
+        f"{with_interval(slope, 'ms', 2)} (slope of a line through the medians of all uplinks and DoQ sizes). The "
+        f"line's intercept, {with_interval(intercept, 'ms', 1)}, does not depend on serialisation. On DSL, our query "
+        f"takes {at['median']:.1f} ms beyond one RTT; by the slope, serialisation explains {explained:.1f} ms. In "
+        f"{_PAPER}, the query takes 1.37 RTT, which is {published['median']:.1f} ms beyond one RTT. If its datagrams "
+        f"had the size of ours, serialisation would explain {100 * explained / published['median']:.0f} % of these "
         f"{published['median']:.1f} ms."
     )
 
@@ -157,11 +157,11 @@ FIGURES = (
         name="dsl-serialisation",
         title="Time of a DoQ query beyond one RTT, by the bytes on the uplink",
         notebook="question_serialisation",
-        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time to transmit the "
-        "client's second flight of the handshake (padded) and the query at the uplink's rate. Links: DSL, and DSL with "
-        "2, 4 and 16 times its uplink rate.",
-        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s 1.37 RTT on DSL, drawn as if its datagrams had the "
-        "size of ours. Bars: 95 % intervals.",
+        caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time that the uplink "
+        "needs to transmit the query and, over DoQ, the client's second handshake flight (padded), which precedes it. "
+        "Links: DSL, and DSL with 2, 4 and 16 times its uplink rate.",
+        note=f"Dashed: equal times on both axes. Hollow: the 1.37 RTT of {_PAPER}'s DoQ query on DSL, at the "
+        "horizontal position for datagrams of our size. Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,
         table=serialisation_table,

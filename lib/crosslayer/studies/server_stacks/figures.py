@@ -204,9 +204,10 @@ def arrivals_verdict(frame: pl.DataFrame) -> str:
     for (stack, link), of_one in frame.group_by("stack", "link", maintain_order=True):
         times = of_one["rtt"]
         silent = of_one.filter((times.shift(-1) - times).fill_null(0.0) > 0.5)
-        last = silent if not silent.is_empty() else of_one.tail(1)
-        ending = ", then waits for acknowledgements" if not silent.is_empty() else " without a wait"
-        sent.setdefault(f"{stack} sends {last['kb'][0]:.1f} kB{ending}", []).append(link_title(str(link)))
+        waits = not silent.is_empty()
+        kb = f"{(silent if waits else of_one.tail(1))['kb'][0]:.1f} kB"
+        sends = f"{kb}, then waits for acknowledgements" if waits else f"all {kb} without a wait"
+        sent.setdefault(f"{stack} sends {sends}", []).append(link_title(str(link)))
     if not sent:
         return "Not answered: this dataset has one server."
     sentences = (f"{sentence} ({', '.join(links)})." for sentence, links in sent.items())
@@ -260,7 +261,8 @@ def answer_verdict(frame: pl.DataFrame) -> str:
         if values and not any(medians.is_empty() for medians in values.values()):
             parts = [f"{_range(medians, 2)} RTT with {stack}" for stack, medians in values.items()]
             name = comparison.name.replace(": ", ", ").replace(" over ", " minus ")
-            name = name.replace("returning,", "returning visit,").replace("no token minus a", "without minus with a")
+            name = name.replace("returning,", "returning visit,").replace("connection", "connection for name and page")
+            name = name.replace("no token minus a", "without a token minus with a")
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(parts)}.")
     if not sentences:
         return "Not answered: this dataset has one server."
@@ -304,7 +306,8 @@ FIGURES = (
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
         "datagram. The load is a returning visit of the first round, to the page with the largest document. The page's "
         "name is resolved over DoUDP.",
-        note="After a window of 10 datagrams of 1,200 bytes (12 kB), aioquic waits for acknowledgements.",
+        note="The initial congestion window of aioquic is 10 datagrams of 1,200 bytes (12 kB). After these bytes, "
+        "aioquic waits for acknowledgements.",
         data=arrivals_data,
         chart=arrivals,
         table=arrivals_table,
