@@ -32,7 +32,7 @@ _SHOWN = 20
     type=click.IntRange(1, 1000),
     default=6,
     show_default=True,
-    help="Rounds per cell; 6 or more give intervals.",
+    help="Rounds of each link and page. With 6 or more, each difference has a 95 % interval.",
 )
 @click.option("--links", type=TEXT, help="Only these links of the campaign, separated by commas.")
 @click.option("--pages", type=TEXT, help="Only these pages of the campaign, separated by commas.")
@@ -50,8 +50,8 @@ def command(
     duration is undecided; to decide it, increase --rounds. With fewer than six rounds, the smallest and the largest
     difference replace the ends of the interval, and no duration counts as drifted.
 
-    Exit status 1: a duration has drifted. The command needs the guest that `make guest` builds. A campaign in real
-    time is refused, because its times differ between machines and days.
+    Exit status 1: at least one duration has drifted, or the command failed. The command needs the kernel that `make
+    guest` builds. A campaign in real time is refused, because its times differ between machines and days.
 
     \b
     crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute

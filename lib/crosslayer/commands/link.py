@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to in virtual time; repeatable. All other folders are then read-only, except "
-    "/tmp, whose files are lost at the end.",
+    help="Folder that COMMAND may write to in virtual time; repeatable. In virtual time, all other folders are "
+    "read-only, except /tmp, whose files are lost when COMMAND ends.",
 )
 @click.option(
     "--capture",

@@ -56,8 +56,8 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; if the "
-    "study repeats a paper, as many as in the paper). `crosslayer studies` lists the rounds of each size.",
+    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; as many as "
+    "in the publication, if the study repeats one). `crosslayer studies` lists the rounds of each size.",
 )
 @click.option(
     "--plan",
@@ -87,17 +87,16 @@ class _Measure(click.Command):
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
-    help="Real time (wall) or virtual time (virtual). In virtual time computing takes no time, so times hardly depend "
-    "on the machine. Before the first use of virtual time, run `make guest`.  [default: $CROSSLAYER_CLOCK, else that "
-    "of --plan, else wall]",
+    help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while a program "
+    "computes, so times hardly depend on the machine. Before the first use of virtual time, run `make guest`.  "
+    "[default: $CROSSLAYER_CLOCK, else that of --plan, else wall]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Without a cluster: number of guests in parallel (only in virtual time). --cluster local: number of testbeds "
-    "on this machine (in real time always one). --cluster ssh: number of testbeds on each machine. --cluster slurm: "
-    "number of SLURM jobs.  [default: in virtual time, without a cluster or with --cluster local, one per core; "
-    "otherwise one]",
+    help="Number of testbeds in parallel: on this machine (without a cluster, or with --cluster local), or on each "
+    "machine (--cluster ssh). In real time, this machine always has one. --cluster slurm: number of SLURM jobs.  "
+    "[default: in virtual time on this machine, one per core; otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -127,9 +126,9 @@ class _Measure(click.Command):
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Capture the loads of the first round of each link and page: packets with their keys (pcap), qlog of client "
-    "and server (qlog), netlog of Chromium (netlog). The files are in OUT/captures; `crosslayer show OUT` lists the "
-    "loads.",
+    help="Capture the loads of the first round of each link and page: packets and the TLS keys that decrypt them "
+    "(pcap), qlog of client and server (qlog), netlog of Chromium (netlog). The files are in OUT/captures; "
+    "`crosslayer show OUT` lists the loads.",
 )
 @click.option(
     "--capture-rounds",

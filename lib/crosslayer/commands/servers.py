@@ -35,11 +35,11 @@ def command(
     SERVERS are any of: coalesce (crosslayer's server: CoreDNS with a plugin), coredns (without this plugin),
     dnsproxy, knot (Knot DNS), knot-resolver, unbound, dnsdist, bind9. The default is all. All run at the far end of
     one link, with their default settings, and answer queries for one name. If a server is not installed, its row of the
-    table says how to install the server. All servers together take about five minutes.
+    table says how to install the server. Testing all servers takes about five minutes.
 
     \b
     crosslayer servers                             all servers, over the link 4g
-    crosslayer servers dnsproxy coalesce --link fiber --rounds 20
+    crosslayer servers dnsproxy coalesce --link fiber --rounds 20      only these two servers
     crosslayer servers --clock virtual             times that hardly depend on this machine
 
     The command prints a table and writes four files to the folder of --out: servers.csv, servers.parquet, servers.html,

@@ -36,8 +36,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
     help="What a new connection uses. none: nothing of earlier connections. ticket: a ticket and, over QUIC, an "
-    "address-validation token. early-data, only over h3 and quic: also early data.  [default: ticket; none over udp "
-    "and tcp]",
+    "address-validation token. early-data, only over h3 and quic: as ticket, and the query is sent as early data.  "
+    "[default: ticket; none over udp and tcp]",
 )
 @click.option(
     "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until an unanswered query gets SERVFAIL."
