@@ -1,7 +1,7 @@
 """Compare the times that DNS tools report in a box with the true times from packets.
 
-`python tests/box_tools.py [BOX.toml]` prints a table. It needs `kdig` and `dig`. The box runs in virtual time,
-whose clock stands still during computing. A difference therefore shows that a tool does not measure the interval of the
+`python tests/box_tools.py [BOX.toml]` prints a table. It needs `kdig` and `dig`. The box runs in virtual time, so
+the clock stands still during computing. A difference therefore shows that a tool does not measure the interval of the
 true time. The true time of a lookup begins with the first packet of the tool's connection at the client's end of the
 path. It ends when the first packet that the server sends after completing the answer arrives at the client's end.
 """

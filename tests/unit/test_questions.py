@@ -378,7 +378,7 @@ def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
     verdict = str(draw(FIGURES["path-shared"], shared_queries(8), "").verdict)
     assert "at 0 % loss, 0.0 % over each of DoT, DoQ, DoH, DoH3; " in verdict
     assert "; at 5 % loss, 8.0 % over DoT, 1.0 % over DoQ" in verdict
-    assert "is shorter by 2.000 [2.000, 2.000] RTT over DoQ than over DoT" in verdict
+    assert "at 5 % loss [95 % interval]: DoT minus DoQ 2.000 [2.000, 2.000] RTT, " in verdict
 
 
 def coalesced(spared_rtts: float) -> Inputs:

@@ -192,7 +192,8 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
     assert [row["id"] for row in rows] == verdicts["claim_id"].to_list()
     ours = verdicts.filter(paper="TNSM24")
     summary = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
-    summary = re.sub(rf"\b{claims.FOLLOWING}\b", "that follow from another", summary)
+    summary = re.sub(rf"\b{claims.FOLLOWING}\b", "determined by another result or the configuration", summary)
+    summary = summary.replace("direction only", "in direction only")
     assert f"Of the {ours.height} results that TNSM24 prints: <strong>{summary}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
@@ -588,11 +589,9 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
             in whole.evidence
         )
     assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
-    assert "Only in virtual time: returning visit, one connection for name and page." in whole.evidence
+    assert "Measured only in virtual time: returning visit, one connection for name and page." in whole.evidence
     limits = r"[\d.]+ percentage points or [\d.]+ RTT"
-    within = (
-        rf"differ from ours by at most {limits} in virtual time, {limits} in real time \(each with 95.% probability\)\."
-    )
+    within = rf"differ from ours by at most {limits} in virtual time, {limits} in real time \(95.% probability each\)\."
     assert re.search(within, whole.evidence)
 
 

@@ -129,8 +129,8 @@ class Browser(ABC):
         9460) decide: without records the browser uses HTTP/2.
     few_processes
         Start no process before a page needs it. Chromium then loads no internal page, and its network service is a
-        thread of the browser. More processes save time for a user and isolate pages. In virtual time the clock
-        stands still during computing, so they only cost computation.
+        thread of the browser. More processes save time for a user and isolate pages. In virtual time they save
+        none, because the clock stands still during computing.
     page_timeout_s
         Timeout of a page load or a lookup, s.
     secure_dns

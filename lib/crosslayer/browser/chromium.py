@@ -60,7 +60,8 @@ _FEW_PROCESSES = (
     f"--disable-features={','.join(_SPECULATIVE)}",
     "--enable-features=NetworkServiceInProcess2",
     # While another thread sweeps concurrently, the main thread repeats a task without delay until that thread is done.
-    # In virtual time the main thread's computing takes no time, so the other thread never gets the processor.
+    # In virtual time the clock stands still while the main thread computes, so the other thread never gets the
+    # processor.
     "--js-flags=--single-threaded-gc",
 )
 _QUIC_PORT, _UNUSED_PORT = 443, 1

@@ -39,7 +39,7 @@ _CELL = 40
     "number, and the first five rows.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
-    """Compare each published result with the dataset in FOLDER, and print a verdict on the result.
+    """Check each published result against the dataset in FOLDER, and print whether it is reproduced (its verdict).
 
     A verdict is one of: reproduced, direction only, inconclusive, not reproduced, follows, not measured (defined in
     docs/reference/glossary.md). The command needs no namespaces, no browser and no root. The default FOLDER is

@@ -64,8 +64,8 @@ CLOCK = click.option(
     type=click.Choice(["wall", "virtual"]),
     default="wall",
     show_default=True,
-    help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while a program "
-    "computes, so times hardly depend on the machine. Before the first use of virtual time, run `make guest`.",
+    help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while programs compute, "
+    "so measured times hardly depend on the machine's speed. Before the first use of virtual time, run `make guest`.",
 )
 
 

@@ -30,8 +30,9 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--all",
     "everything",
     is_flag=True,
-    help="Also measure each resolver's other addresses, DoTCP, resumed connections, early data, and a query after 20 s "
-    "without traffic (--idle 20s). The command then sends two to six times as many queries as without --all.",
+    help="Also measure DoTCP, resumed connections, early data, a query after 20 s without traffic (--idle 20s), and "
+    "all addresses of each resolver instead of only the first. The command then sends two to six times as many queries "
+    "as without --all.",
 )
 @click.option(
     "--idle",
@@ -59,8 +60,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Reach these machines by SSH and measure on them, not on this machine (docs/howto/cluster.md). NAME is the "
-    "vantage point of HOST in the data.  [default of the names: host-1, host-2, ...]",
+    help="Reach these machines by SSH and measure on them, not on this machine (docs/howto/cluster.md). In the "
+    "dataset, the vantage point HOST is called NAME.  [default of the names: host-1, host-2, ...]",
 )
 @click.option(
     "--mmdb",
@@ -90,16 +91,16 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=FiniteRange(0.001, 1000),
     default=1.0,
     show_default=True,
-    help="Maximum queries per second to each operator. Values above 1 are allowed only if all resolvers run on this "
-    "machine, or in private namespaces.",
+    help="Maximum queries per second to each operator. Values above 1 are allowed only if no query leaves this machine "
+    "(loopback, `crosslayer box`).",
 )
 @click.option(
     "--per-day",
     type=click.IntRange(1, 10_000_000),
     default=5000,
     show_default=True,
-    help="Maximum queries per day (UTC) to each operator, over all runs. Values above 5000 are allowed only if all "
-    "resolvers run on this machine, or in private namespaces.",
+    help="Maximum queries per day (UTC) to each operator, over all runs. Values above 5000 are allowed only if no "
+    "query leaves this machine (loopback, `crosslayer box`).",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order of queries.  [default: random]")
@@ -143,7 +144,7 @@ def command(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Compare resolvers and transports from this machine: first query on a new connection, next query, path RTT.
+    """Compare resolvers and transports from this machine: times of a connection's first and next query, path RTT.
 
     LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a file of `crosslayer discover --out`, a
     stamp, or a URL such as tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard, mullvad.

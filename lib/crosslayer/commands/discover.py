@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-external",
     is_flag=True,
-    help="Probe hosts of the real network from this machine, not hosts of the testbed. You are responsible for the "
-    "probes. Probe only hosts that you run or have permission to probe. Obey the rules of your network and of your "
-    "institution's ethics review. Operators may mistake probes for an attack: keep the rate low, query a name that "
-    "identifies you (--name), and stop on request.",
+    help="Probe hosts of the real network instead of hosts of the testbed. You are responsible for the probes. Probe "
+    "only hosts that you run or have permission to probe. Obey the rules of your network and of your institution's "
+    "ethics review. Operators may mistake probes for an attack: keep the rate low, query a name that identifies you "
+    "(--name), and stop on request.",
 )
 def command(
     targets: tuple[str, ...],

@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to in virtual time; repeatable. In virtual time, all other folders are "
-    "read-only, except /tmp, whose files are lost when COMMAND ends.",
+    help="Folder that COMMAND may write to in a guest, e.g. in virtual time; repeatable. In a guest, all other folders "
+    "are read-only, except those of output files, and /tmp, whose files are lost at the end.",
 )
 @click.option(
     "--capture",

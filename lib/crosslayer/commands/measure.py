@@ -87,8 +87,8 @@ class _Measure(click.Command):
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
-    help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while a program "
-    "computes, so times hardly depend on the machine. Before the first use of virtual time, run `make guest`.  "
+    help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while programs compute, "
+    "so measured times hardly depend on the machine's speed. Before the first use of virtual time, run `make guest`.  "
     "[default: $CROSSLAYER_CLOCK, else that of --plan, else wall]",
 )
 @click.option(
@@ -145,8 +145,8 @@ class _Measure(click.Command):
     "--server",
     type=TEXT,
     metavar="ADDRESS|LIST",
-    help="For --study authoritative: query a server of yours over the real network. ADDRESS: query it over all "
-    "transports. LIST, as for `crosslayer compare`: query only over the transports that LIST names.",
+    help="For --study authoritative: query a server of yours over the real network. Give its ADDRESS to query it over "
+    "all transports. A LIST (as for `crosslayer compare`) gives its address and the only transports to use.",
 )
 @click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
 @click.option(

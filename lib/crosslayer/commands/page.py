@@ -99,8 +99,8 @@ def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: s
     """Make a page from SAVED, a folder into which a browser saved a page with all its files.
 
     SAVED contains the HTML document and, next to it, the folder with its files, e.g. shop.html and shop_files. The page
-    is made as by `page from-har`, except that it has one host and no compression: a folder records neither hosts nor
-    transferred bytes.
+    is made as by `page from-har`, with one exception: all its files come uncompressed from one host, because a folder
+    records neither hosts nor transferred bytes.
     """
     from crosslayer import pages
 

@@ -92,7 +92,12 @@ def _line(*cells: object) -> str:
 
 @click.command("sample-size")
 @click.argument("folder", type=PATH)
-@click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
+@click.option(
+    "--precision",
+    default="1%",
+    show_default=True,
+    help="Wanted half-width of the 95 % interval of the median PLT, in percent of this median.",
+)
 def command(folder: Path, precision: str) -> None:
     """Estimate from the pilot campaign in FOLDER how many rounds narrow the PLT intervals to --precision.
 

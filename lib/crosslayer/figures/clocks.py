@@ -376,12 +376,12 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions of the same round, for each link, page and duration (e.g. PLT). "
-            "One campaign measured it in real time, the other in virtual time, which contains no computing. Both "
-            "measure the same difference if computing adds the same time to both conditions.",
-            note="Dots: medians in real time, with 95 % intervals. Vertical ticks: medians in virtual time. Hollow "
-            "dots: the whole 95 % interval of the difference in real time minus that in virtual time lies outside "
-            "-0.1 to 0.1 ms (the resolution of a browser's clock).",
+            caption="Difference between two conditions in the same round, measured in real time and in virtual time; "
+            "one difference for each link, page, duration and pair of conditions. Real and virtual time give the same "
+            "difference if computing adds the same time to both conditions.",
+            note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow dots: the 95 % "
+            "interval of the difference in real time minus that in virtual time lies wholly above 0.1 ms or wholly "
+            "below -0.1 ms. 0.1 ms is the resolution of a browser's clock.",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

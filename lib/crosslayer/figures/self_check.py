@@ -105,7 +105,7 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     parts = {
         f"Median PLT difference within {margin} (whole 90 % interval)": known.filter(pl.col("equal")),
         f"Median PLT difference not shown to be within {margin}": known.filter(~pl.col("equal")),
-        "Different PLT distributions of the two loads (Kolmogorov-Smirnov test, 5 %)": known.filter(
+        "Whole PLT distributions of the two loads differ (Kolmogorov-Smirnov test, 5 %)": known.filter(
             pl.col("ks_p") < _KS_LEVEL
         ),
         "Too few rounds for an interval": shown.filter(pl.col("low").is_null()),
@@ -118,10 +118,10 @@ SELF_CHECK = partial(
     name="aa-self-check",
     title="Self-check (A/A) and negative control",
     caption="Differences of the PLT within a round. A/A: a load minus its repetition. Negative control: a load whose "
-    "ticket the server refuses, minus the H3 1-RTT load. The two loads make the same kind of handshake, so any "
-    "difference is an error of the procedure.",
-    note="Each tick is one round. Orange: median and 90 % interval. Loads are equal if the interval lies within the "
-    "grey band, -3 % to +3 % (two one-sided tests at 5 %).",
+    "ticket the server refuses, minus the H3 1-RTT load. The two loads of a pair make the same kind of handshake, so "
+    "a difference beyond chance is an error of the procedure.",
+    note="Each tick is one round. Orange: median and 90 % interval. Two loads count as equal if the whole 90 % "
+    "interval lies within the grey band, -3 % to +3 % (two one-sided tests at 5 %).",
     data=self_check_data,
     chart=self_check,
     table=self_check_table,

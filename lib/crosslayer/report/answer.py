@@ -266,11 +266,11 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Only in virtual time: {', '.join(only)}." if only else ""
+    missing = f" Measured only in virtual time: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
-        "over links and pages. Virtual time stands still during computing. "
+        "over links and pages. Virtual time excludes computing time. "
         f"Machines: {machines}. Studies: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
@@ -289,8 +289,8 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
     if not by_clock:
         return ""
     return (
-        f" A further campaign's numbers differ from ours by at most {', '.join(by_clock)} (each with "
-        "95\N{NO-BREAK SPACE}% probability)."
+        f" A repeated campaign's numbers differ from ours by at most {', '.join(by_clock)} "
+        "(95\N{NO-BREAK SPACE}% probability each)."
     )
 
 
@@ -318,7 +318,10 @@ def _counts(verdicts: pl.DataFrame | None) -> str:
 
 def counts_text(counts: Mapping[str, int]) -> str:
     """Number of claims for each verdict, as part of a sentence."""
-    phrases = {claims.FOLLOWING: "that follow from another"}
+    phrases = {
+        Verdict.DIRECTION_ONLY.value: "in direction only",
+        claims.FOLLOWING: "determined by another result or the configuration",
+    }
     return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())
 
 

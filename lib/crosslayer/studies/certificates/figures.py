@@ -136,9 +136,9 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges with today's certificates or with ML-DSA-44."
     doq, dot, token, ticket = (f"{reach(cost, 2)} RTT" for cost in costs)
     return (
-        "A TLS Certificate message has 1,248 bytes today and 14,724 bytes with ML-DSA-44. On a first visit, the larger "
-        f"message makes an exchange longer by {doq} over DoQ and by {dot} over DoT. Over DoQ with a token, the "
-        f"increase is {token}; with a ticket, {ticket}. Ranges: over the links."
+        "Compared are TLS Certificate messages of 1,248 bytes (today) and of 14,724 bytes (ML-DSA-44). On a first "
+        f"visit, the larger message makes an exchange longer by {doq} over DoQ and by {dot} over DoT. Over DoQ with a "
+        f"token, the increase is {token}; with a ticket, {ticket}. Ranges: over the links."
     )
 
 
@@ -278,9 +278,9 @@ FIGURES = (
         caption="Median time of a DNS exchange on a new connection in multiples of the link's RTT, against the size of "
         "the server's TLS Certificate message. Columns: first visit, client with an address-validation token, client "
         "with a ticket. A client with a ticket resumes a session and receives no certificate.",
-        note="Vertical dashed lines: certificate size at which the server's first flight has three times the bytes "
-        "received (QUIC, RFC 9000) or ten segments (TCP, RFC 6928). The curves of DoT and DoH coincide; the curves "
-        "of DoQ and DoH3 coincide too. Bars: 95 % intervals.",
+        note="Vertical dashed lines: certificate size at which the server's first flight reaches its limit. The limit "
+        "is three times the received bytes (QUIC, RFC 9000) or ten segments (TCP, RFC 6928). The curves of DoT and "
+        "DoH coincide; the curves of DoQ and DoH3 coincide too. Bars: 95 % intervals.",
         data=sizes_data,
         chart=sizes,
         table=sizes_table,
@@ -293,8 +293,8 @@ FIGURES = (
         notebook="question_certificates",
         caption="Smallest TLS Certificate message that adds a round-trip to the DNS exchange of a first visit. A "
         "bisection between 736 and 22,000 bytes determines this size.",
-        note="Vertical ticks: certificate size at which the server's first flight has three times the bytes received "
-        "(QUIC) or ten segments (TCP). Bars: 95 % intervals.",
+        note="Vertical ticks: certificate size at which the server's first flight reaches its limit, three times the "
+        "received bytes (QUIC) or ten segments (TCP). Bars: 95 % intervals.",
         data=steps_data,
         chart=steps_chart,
         table=("measure", "source", "link", "protocol", "n", "median", "low", "high"),

@@ -269,9 +269,9 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
     if not (unfair and fair):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT with DoQ minus PLT with DoUDP, in percent of the latter (medians; ranges: over links and pages). Both "
-        f"page loads have web ticket and token: {fair}. As in the paper, only the page load with DoQ has web ticket "
-        f"and token: {unfair}."
+        "PLT with DoQ minus PLT with DoUDP, in percent of the latter (medians; ranges: over links and pages). If both "
+        f"page loads have a web ticket and a token: {fair}. If, as in the paper, only the page load with DoQ has them: "
+        f"{unfair}."
     )
 
 
@@ -436,11 +436,11 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series: as in the paper, "
-        "only the page load with DoQ has a web ticket. Other series: both page loads have no web ticket, both have a "
-        "web ticket, or both have a web ticket and a token.",
-        note=f"{_NOTE} In the first series, exchange and page load differ; in all other series, only the exchange "
-        "differs.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series, as in the paper: "
+        "only the page load with DoQ has a web ticket (a session ticket of the web server) and a token. Other series: "
+        "both page loads have no web ticket, both have a web ticket, or both have a web ticket and a token.",
+        note=f"{_NOTE} In the first series, the two sides differ in exchange and page load; in all other series, only "
+        "in the exchange.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,

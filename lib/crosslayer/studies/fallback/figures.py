@@ -25,7 +25,7 @@ _STYLES = {
     "curl": Style(RED, "triangle-up", SOLID),
 }
 _DELAYS = (
-    ("Rejected packets, first visit", "first", "first-udp-rejected"),
+    ("Rejected packets (ICMP), first visit", "first", "first-udp-rejected"),
     ("Dropped packets, first visit", "first", "first-udp-dropped"),
     ("Dropped packets, returning visit with early data", "return", "return-udp-dropped"),
 )
@@ -142,7 +142,9 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks first or returning visits."
     ended = frame.filter(pl.col("ended") > 0)
     tried = frame["loads"].sum()
-    missing = f" In {ended['ended'].sum()} of all {tried} loads of the figure, no page came." if ended.height else ""
+    missing = (
+        f" Loads that failed or were ended: {ended['ended'].sum()} of {tried} in the figure." if ended.height else ""
+    )
     return (
         "A path that blocks UDP port 443 delays the start of the response, compared with the path without this fault "
         f"(differences of medians; ranges: over the links). {' '.join(sentences)}{missing}"
@@ -218,11 +220,11 @@ FIGURES = (
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
         caption="Time from the start of the navigation (browsers) or of the request (curl) until the response starts, "
-        "by client, link and fault of the path. Clients resolve the page's host themselves over DoUDP. QUIC to hosts "
-        "other than the page's host works. "
-        "curl is called with --http3, except where the page's host has no HTTPS record.",
-        note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. Before each "
-        "load, probes verified the fault.",
+        "by client, link and fault of the path. Each client resolves the page's host itself over DoUDP. A fault "
+        "affects only the path to the page's host or to the resolver; QUIC to all other hosts works. curl is called "
+        "with --http3 if the page's host has an HTTPS record, otherwise without this option.",
+        note="Marks: medians; bars: 95 % intervals. No page: each load of the client failed or was ended after 110 s. "
+        "Before each load, probes verified the fault.",
         data=blocked_data,
         chart=blocked,
         table=blocked_table,

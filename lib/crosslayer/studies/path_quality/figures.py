@@ -248,7 +248,7 @@ def shared_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"at {condition}, {listed}")
     differences = (
         [
-            f"{with_interval(difference, 'RTT', 2)} over {fast} than over {slow}"
+            f"{slow} minus {fast} {with_interval(difference, 'RTT', 2)}"
             for slow, fast in _IN_LINE.items()
             if (difference := row(frame, source="in line", series=slow, condition=conditions[-1], measure="P95"))
         ]
@@ -258,9 +258,9 @@ def shared_verdict(frame: pl.DataFrame) -> str:
     if not sentences or not differences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
-        "Over TCP, an answer waits for packets that were lost before it (head-of-line blocking). Share of answers that "
-        f"take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. At {conditions[-1]}, the 95th percentile of "
-        f"the time from query to answer is shorter by {' and by '.join(differences)}."
+        "Over TCP, an answer waits until lost packets before it have been repeated (head-of-line blocking). Share of "
+        f"answers that take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. Difference of the 95th percentile of "
+        f"the time from query to answer at {conditions[-1]} [95 % interval]: {', '.join(differences)}."
     )
 
 
@@ -296,7 +296,7 @@ FIGURES = (
         caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
         "lookup. HTTP/3: a small GET, measured as a DoH3 lookup. Each value is a quantile of the time with a full "
         "handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills the queue.",
-        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 "
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 is drawn only with at least 100 "
         "lookups.",
         data=early_data_data,
         chart=early_data,
@@ -309,8 +309,8 @@ FIGURES = (
         title="Queries that share a connection when packets are lost",
         notebook="question_path_quality",
         caption="Time from query to answer. Rows: share of packets lost in each direction, each packet independently "
-        "of the others. The stub sends a hundred queries, one every 10 ms, over one connection on 4G.",
-        note="Bars: 95 % intervals (rounds resampled). After one second, a lost DoUDP query is repeated.",
+        "of the others. The stub sends a hundred queries, one every 10 ms, over one connection on 4G (DoUDP has none).",
+        note="Bars: 95 % intervals (rounds resampled). A DoUDP query without an answer is repeated after one second.",
         data=shared_data,
         chart=shared,
         table=_table,

@@ -383,10 +383,11 @@ FIGURES = (
         name="amortisation",
         title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
-        caption="PLT minus the PLT with DoUDP, against the number of lookups of the page, on links without loss. Two "
-        "units: percent of the median PLT with DoUDP (top), and multiples of the link's RTT (bottom).",
+        caption="PLT with each other transport minus the PLT with DoUDP, against the number of lookups of the page, on "
+        "links without loss. Two units: percent of the median PLT with DoUDP (top), and multiples of the link's RTT "
+        "(bottom).",
         note="Marks: medians of each page, shifted sideways to avoid overlaps; bars: 95 % intervals; lines: mean of "
-        "the pages.",
+        "the pages with the same number of lookups.",
         data=amortisation_data,
         chart=amortisation,
         table=amortisation_table,
@@ -399,8 +400,8 @@ FIGURES = (
         notebook="web_performance",
         caption="Percentage of rounds in which the page loaded faster than over DoUDP, against the page's number of "
         "lookups, on links with and without loss.",
-        note="Each mark is one page; lines: mean of the pages. A page has few rounds, so there are no intervals. At "
-        "50 %, a transport is faster than DoUDP as often as it is slower.",
+        note="Each mark is one page; lines: mean of the pages with the same number of lookups. A page has few rounds, "
+        "so there are no intervals. At 50 %, a transport is faster than DoUDP as often as it is slower.",
         data=faster_data,
         chart=faster,
         table=("link", "page", "lookups", "series", "n", "percent"),
