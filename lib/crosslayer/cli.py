@@ -44,7 +44,7 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def cli() -> None:
-    """What does encrypted DNS cost a web user, and what does sharing QUIC between DNS and HTTP/3 save?
+    """What does encrypted DNS cost a web user, and what does one connection for DNS and HTTP/3 save?
 
     \b
     crosslayer doctor                              what this machine can do

@@ -314,7 +314,7 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     assert saved["n"] == 120
     assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
     verdict = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
-    assert "DoQ: 0 and 5 % at the median (saves 1.0 RTT); 0 % at the 95th percentile" in str(verdict)
+    assert "DoQ: 1.0 RTT at the median (0 and 5 % loss); 1.0 RTT at the 95th percentile (0 % loss)" in str(verdict)
 
 
 def swept_lookups(queue_rtts: float) -> Inputs:
@@ -475,12 +475,12 @@ def test_what_a_broken_record_costs_is_reported_and_what_ech_does() -> None:
     assert frame.filter(source="measured", condition="alias-loop")["loads"].to_list() == [ROUNDS]
     verdict = answer("https-records", https_records(0.5))
     assert (
-        "is malformed or wrong, or its lookup fails (SERVFAIL, no answer). The page loads over HTTP/2 in 13, "
+        "is malformed or wrong, or its lookup fails (SERVFAIL, no answer). The page loads over HTTP/2 in 13 cases, "
         in verdict
     )
-    assert "over HTTP/3 in 1 (wrong address hint), not at all in 1 (alias loop)." in verdict
+    assert "over HTTP/3 in 1 case (wrong address hint), not at all in 1 case (alias loop)." in verdict
     assert (
-        "at most 0.50 RTT later than for a name that has no HTTPS record. The maximum is that of no answer on 4G."
+        "at most 0.50 RTT later than for a name without an HTTPS record. The largest delay is on 4G (no answer)."
         in verdict
     )
     assert re.search(r"First visit: 0\.00 RTT \(over HTTP/3\)", verdict)

@@ -83,8 +83,8 @@ COMPARE = click.option(
     "--compare",
     type=PATH,
     multiple=True,
-    help="Dataset of another campaign of the same study, to compare with that in FOLDER; repeatable.  [default: for a "
-    "campaign in real time, all campaigns in virtual time in folders FOLDER-virtual*]",
+    help="Dataset of another campaign of the same study, to compare with the dataset in FOLDER; repeatable.  [default: "
+    "if FOLDER is in real time, all campaigns in virtual time in folders FOLDER-virtual*; otherwise none]",
 )
 
 

@@ -148,7 +148,8 @@ def command(
 
     LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a file of `crosslayer discover --out`, a
     stamp, or a URL such as tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard, mullvad.
-    The default is the file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets this variable.
+    Without LIST and NAMES, the command uses the file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets this
+    variable.
 
     The command prints what it will send and to whom. Before you consent, it sends nothing to an address outside this
     machine. Addresses and operators on the stop list get no queries (docs/howto/internet.md).

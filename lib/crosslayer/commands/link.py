@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     "--queue",
     type=TEXT,
     metavar="10bdp|100|fifo|fq_codel|cake",
-    help="Queue at the bottleneck: a FIFO of 10 bandwidth-delay products (10bdp) or of 100 packets (100), or a "
-    "queueing discipline of Linux (fifo, fq_codel or cake).",
+    help="Queue at the bottleneck. 10bdp: a FIFO of 10 bandwidth-delay products. 100: a FIFO of 100 packets. fifo: a "
+    "FIFO of the length in PROFILE. fq_codel, cake: this queueing discipline of Linux.",
 )
 @click.option(
     "--trace",
     type=TEXT,
     metavar="FILE.down[,FILE.up]|FILE.csv",
-    help="Vary the rate of the link over time as in a trace: Mahimahi files (downlink, uplink), or a CSV file of rates "
-    "and RTTs. The trace starts together with COMMAND.",
+    help="Vary the link over time as in a trace. Mahimahi files (downlink, uplink) give the rates; a CSV file gives "
+    "rates and RTTs. The trace starts together with COMMAND.",
 )
 @click.option(
     "--cross-traffic",
@@ -136,8 +136,8 @@ def command(
     COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced by the values of
     these variables. The exit status is COMMAND's.
 
-    `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9` of the
-    dataset in the folder `compare`, which `crosslayer compare` wrote.
+    `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9`. Its
+    measured times are in the folder `compare`, the default dataset of the command `crosslayer compare`.
 
     \b
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'

@@ -138,8 +138,8 @@ class _Measure(click.Command):
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="On a cluster: also use workers whose commit of crosslayer differs from this machine's, or whose programs "
-    "have other versions than those of most workers. campaign.json records the differences.",
+    help="On a cluster: also use workers with another commit or other code of crosslayer than this machine, or with "
+    "other versions of programs than most workers. campaign.json records the differences.",
 )
 @click.option(
     "--server",
@@ -162,8 +162,8 @@ class _Measure(click.Command):
     type=TEXT,
     multiple=True,
     metavar="NAME|LIST",
-    help="For --sites: resolvers of the pages' host names, a NAME or a LIST as for `crosslayer compare`; repeatable.  "
-    "[default: the file that $CROSSLAYER_RESOLVERS names]",
+    help="For --sites: resolvers that look up the pages' host names: a NAME or a LIST as for `crosslayer compare`; "
+    "repeatable.  [default: the file that $CROSSLAYER_RESOLVERS names]",
 )
 @click.option(
     "--ca",

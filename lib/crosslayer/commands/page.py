@@ -45,9 +45,9 @@ _CHECK = click.option(
     "--check/--no-check",
     "checked",
     default=True,
-    help="Check the page as `page check` does. If the check fails, make the page again with --synthesise and repeat "
-    "the check. If the second check fails, delete the page. On a machine that cannot measure, the page is kept without "
-    "a check.  [default: --check]",
+    help="Check the page as `page check` does. If the check fails, the command makes the page again with --synthesise "
+    "and checks it again. If this check fails too, the command deletes the page. If this machine cannot measure "
+    "(`crosslayer doctor`), the command keeps the page without a check.  [default: --check]",
 )
 
 
@@ -56,7 +56,12 @@ _CHECK = click.option(
 @_OUT
 @_SYNTHESISE
 @_CHECK
-@click.option("--page", default=1, show_default=True, help="Number of the page in the recording, in order of start.")
+@click.option(
+    "--page",
+    default=1,
+    show_default=True,
+    help="Page of the recording to use. Pages that have a document are numbered from 1, in the order of their start.",
+)
 def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -> None:
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 

@@ -19,8 +19,8 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
 
     OUT/index.html has a summary of the results, and links to the studies and claims. The HTML files need no network.
     OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. With --compare, the report
-    also shows the verdicts of the other dataset, and how many verdicts differ. If one dataset was measured in real time
-    and the other in virtual time, the report shows how much time computing adds.
+    also shows the verdicts of the other dataset, and how many of them differ from those of FOLDER. If one dataset was
+    measured in real time and the other in virtual time, the report shows the part of each time that is computing.
 
     The command needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 

@@ -18,9 +18,10 @@ from crosslayer.errors import CrosslayerError
 def command(load: Path, out: Path | None) -> None:
     """Draw one captured LOAD as a waterfall: lookup, connection, requests, events at the server, every packet.
 
-    LOAD is a .pcapng file. If LOAD is a folder, e.g. a dataset, the command lists its captured loads. They are sorted
-    by link, by page, and from slow to fast. The waterfall is one HTML file that needs no network; on a desktop, the
-    command opens it in the browser. The .pcapng file contains the keys, so Wireshark and tshark can decrypt it.
+    LOAD is the .pcapng file of a captured load, or a folder, e.g. a dataset. For a folder, the command only lists the
+    captured loads in it, sorted by link, by page, and from slow to fast. The waterfall is one HTML file that needs no
+    network; on a desktop, the command opens it in the browser. The .pcapng file contains the keys, so Wireshark and
+    tshark can decrypt it.
 
     \b
     crosslayer measure --study one-connection --size smoke --capture pcap --out data/local/mine

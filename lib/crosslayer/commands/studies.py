@@ -9,9 +9,9 @@ import click
 
 @click.command("studies")
 def command() -> None:
-    """List the studies, each with question or paper, links and pages (size quick), browsers, and rounds of each size.
+    """List the studies: question or paper, links and pages of size quick, browsers, and rounds of each size.
 
-    docs/reference/studies.md also lists the transports and the committed campaigns of each study.
+    docs/reference/studies.md also lists each study's transports, and its campaigns in data/raw.
 
     \b
     crosslayer studies

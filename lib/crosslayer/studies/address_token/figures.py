@@ -35,11 +35,16 @@ def token_verdict(frame: pl.DataFrame) -> str:
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
         f" The token saves about one round-trip on {' and '.join(whole)}. Without a token, a server may send at most "
-        "three times the bytes that it has received (RFC 9000, section 8.1). The document is larger than that."
+        "three times the bytes that it has received (RFC 9000, section 8.1). "
+        f"{'The documents of these pages are' if len(whole) > 1 else 'The document of this page is'} larger than this "
+        "limit."
         if whole
         else ""
     )
-    return f"The token makes the document complete earlier, by {sentence} (medians over all links).{why}"
+    return (
+        f"With early data, the document is complete earlier with the token than without it: by {sentence} (medians "
+        f"over all links).{why}"
+    )
 
 
 FIGURES = (

@@ -173,10 +173,11 @@ FIGURES = (
         title="Change of the PLT by DoQ and early data in each browser",
         notebook="question_browsers",
         caption="PLT of three kinds of visit minus the PLT of the baseline (DoUDP + H3 1-RTT in the same browser), in "
-        "percent of the baseline. The PLT of a visit is the time of a lookup plus the PLT of a page load of the same "
-        "round. DoQ + H3 1-RTT is a first visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are returning visits.",
-        note="Marks: differences of medians, percent; bars: 95 % intervals. Whole rounds are resampled, so both "
-        "medians stay paired.",
+        "percent of the baseline. The PLT of a visit is the time of a lookup plus that of a page load, measured "
+        "separately in the same round. DoQ + H3 1-RTT is a first visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are "
+        "returning visits.",
+        note="Marks: differences of medians, percent; bars: 95 % intervals. The bootstrap resamples whole "
+        "rounds, so both medians of a difference come from the same rounds.",
         data=visits_data,
         chart=visits,
         table=("page", "link", "browser", "combination", "n", "increase_percent", "low", "high"),

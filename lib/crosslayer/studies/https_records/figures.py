@@ -40,8 +40,8 @@ _MOST_NAMES = 3
 _ECH_COSTS = {
     "ech": ("whole", "First visit"),
     "ech-0-rtt": ("whole-0-rtt", "Second visit with early data"),
-    "ech-replaced": ("whole", "Visit after the server replaced its ECH key"),
-    "ech-gone": ("whole", "Visit after the server disabled ECH"),
+    "ech-replaced": ("whole", "First visit after the server replaced its ECH key"),
+    "ech-gone": ("whole", "First visit after the server disabled ECH"),
 }
 """Kinds with ECH: the kind to compare each with, and a description of the visit."""
 
@@ -126,7 +126,7 @@ def records_verdict(frame: pl.DataFrame) -> str:
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
         names = [_ABOUT[condition] for condition in broken if over[condition] == how]
         listed = f" ({'; '.join(names)})" if len(names) <= _MOST_NAMES else ""
-        outcomes.append(f"{how} in {len(names)}{listed}")
+        outcomes.append(f"{how} in {len(names)} case{'' if len(names) == 1 else 's'}{listed}")
     verdict = (
         f"In {len(broken)} cases, the HTTPS record is malformed or wrong, or its lookup fails (SERVFAIL, no answer). "
         f"The page loads {', '.join(outcomes)}."
@@ -142,8 +142,9 @@ def records_verdict(frame: pl.DataFrame) -> str:
     if later.height:
         most = later.row(-1, named=True)
         verdict += (
-            f" If the page loads, its response starts at most {round(most['later'], 2) + 0.0:.2f} RTT later than for a "
-            f"name that has no HTTPS record. The maximum is that of {most['about']} on {link_title(most['link'])}."
+            f" If the page loads in these cases, its response starts at most {round(most['later'], 2) + 0.0:.2f} RTT "
+            "later than for a name without an HTTPS record. The largest delay is on "
+            f"{link_title(most['link'])} ({most['about']})."
         )
     ech_costs = []
     for condition, (_base, where) in _ECH_COSTS.items():
@@ -155,8 +156,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " Delay by Encrypted Client Hello (ECH), compared with a visit with a valid record without ECH (medians "
-            "over all links). "
+            " Delay of the response by Encrypted Client Hello (ECH), compared with the same visit (first or second) "
+            "with a valid record without ECH (medians over all links). "
             f"{'. '.join(ech_costs)}."
         )
     return verdict
@@ -170,8 +171,8 @@ FIGURES = (
         caption="Time from the start of the navigation until the response starts, in multiples of the link's "
         "RTT. The browser resolves address and HTTPS record over DoUDP. Only the HTTPS record "
         "announces HTTP/3.",
-        note="Bars: 95 % intervals; no mark: the page did not load. The browser reports the protocol of the document; "
-        "the server log confirms early data and decrypted ClientHellos.",
+        note="Bars: 95 % intervals; no mark: the page did not load. The browser reports the protocol of the document. "
+        "The server log shows which loads used early data, and in which the server decrypted the ClientHello.",
         data=records_data,
         chart=records,
         table=("source", "link", "condition", "about", "series", "loads", "n", "ech", "median", "low", "high"),

@@ -111,8 +111,8 @@ def key_share_verdict(frame: pl.DataFrame) -> str:
     over_doq, over_dot = (f"{reach(rows['median'], 1)} ms" for rows in of_bytes)
     return (
         f"X25519MLKEM768 instead of X25519 makes a DNS exchange longer by {reach(doq['median'], 1)} ms over DoQ and by "
-        f"{reach(dot['median'], 1)} ms over DoT. At the link's rates, transmission of its additional bytes takes "
-        f"{over_doq} over DoQ and {over_dot} over DoT. Ranges: over the links. The increase over DoQ is largest on "
+        f"{reach(dot['median'], 1)} ms over DoT. At the link's rates, transmission of the additional bytes takes "
+        f"{over_doq} over DoQ and {over_dot} over DoT. Ranges: over the links. With DoQ, the increase is largest on "
         f"{link_title(most)}."
     )
 

@@ -215,17 +215,17 @@ def saved_verdict(frame: pl.DataFrame) -> str:
             if saving:
                 saved_rtt = reach(pl.Series([values["median"] for _, values in saving]), 1)
                 losses = _listed([loss for loss, _ in saving])
-                parts.append(f"{losses} % at the {_written(measure)} (saves {saved_rtt} RTT)")
+                parts.append(f"{saved_rtt} RTT at the {_written(measure)} ({losses} % loss)")
             elif rows:
-                parts.append(f"none at the {_written(measure)}")
+                parts.append(f"no loss rate at the {_written(measure)}")
         if parts:
             sentences.append(f"{series}: {'; '.join(parts)}")
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Loss rates at which early data saves time (whole interval above 0). "
-        f"{'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too. A DoQ lookup that "
-        "loses its first flight takes one round-trip more with early data than without."
+        "Time that early data saves, and loss rates at which it saves time (whole interval above 0). "
+        f"{'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too. A DoQ lookup whose "
+        "first flight is lost takes one round-trip more with early data than with a full handshake."
     )
 
 
@@ -235,8 +235,8 @@ FIGURES = (
         title="A lookup when packets are lost",
         notebook="question_loss",
         caption="Duration of one lookup. DoT, DoH and DoQ: new connection with a full handshake. DoQ 0-RTT: new "
-        "connection with early data. DoQ, kept: connection that is already open. Horizontal axis: share of packets lost in each "
-        "direction, each packet independently of the others.",
+        "connection with early data. DoQ, kept: connection that is already open. Horizontal axis: share of packets "
+        "lost in each direction, each packet independently of the others.",
         note="Bars: 95 % intervals (rounds resampled). P99 is drawn only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,

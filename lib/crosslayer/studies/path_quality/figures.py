@@ -296,8 +296,8 @@ FIGURES = (
         caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
         "lookup. HTTP/3: a small GET, measured as a DoH3 lookup. Each value is a quantile of the time with a full "
         "handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills the queue.",
-        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 is drawn only with at least 100 "
-        "lookups.",
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 is drawn only with at "
+        "least 100 lookups.",
         data=early_data_data,
         chart=early_data,
         table=_table,

@@ -145,8 +145,8 @@ def document_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
         sentences.append(f"{stack}: {', '.join(parts)}")
     return (
-        "Time until the document is complete, minus the time with quic-go (ranges: over visits and links). With "
-        f"{'. With '.join(sentences)}."
+        "Time until the document is complete, minus the time with quic-go (ranges: over kinds of visit and links). "
+        f"With {'. With '.join(sentences)}."
     )
 
 
@@ -292,9 +292,10 @@ FIGURES = (
     _figure(
         name="server-document",
         title="Time of the document: server with aioquic minus server with quic-go",
-        caption="Time until the document's last byte with each of two servers on aioquic, minus the time with quic-go "
-        "in the same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
-        note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
+        caption="Time until the document's last byte with each of two servers that use aioquic, minus the time with "
+        "quic-go in the same round. The initial congestion window is 32 datagrams in quic-go and 10 in aioquic.",
+        note=f"{_DOTS} The second aioquic server differs from the first only in its initial window, which is that of "
+        "quic-go. (copy): our own page with the structure and sizes of the named site.",
         data=differences_data,
         chart=document,
         table=differences_table,
