@@ -97,6 +97,7 @@ def test_rounds_that_disagree_leave_it_undecided(committed: Dataset) -> None:
         ([str(COMMITTED), "--links", "fibre"], "--links: the campaign has no 'fibre'. Choose from fiber, cable"),
         ([str(COMMITTED), "--pages", "example.com"], "--pages: the campaign has no 'example.com'"),
         (["data/raw/nothing"], "there is no such dataset folder"),
+        ([], "Missing argument 'FOLDER'"),
     ],
 )
 def test_what_cannot_be_measured_again_is_refused(arguments: list[str], message: str) -> None:

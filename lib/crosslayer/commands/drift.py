@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import DATASET, PATH, TEXT
+from crosslayer.commands.common import PATH, TEXT
 from crosslayer.errors import CrosslayerError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 @click.command("drift")
-@DATASET
+@click.argument("folder", type=PATH)  # no default: the default dataset is in real time
 @click.option(
     "--rounds",
     type=click.IntRange(1, 1000),
