@@ -14,6 +14,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 
 from crosslayer.studies import STUDIES
+from tests.compare_figures import differing
 from tests.notebooks.conftest import WholeRun, run_all
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,12 @@ def test_run_all_makes_every_figure_and_the_page(whole_run: WholeRun) -> None:
     assert len(pictures) == len(FIGURES)
     errors = [out for cell in executed.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
     assert not errors
+
+
+def test_figures_are_those_that_are_committed(whole_run: WholeRun) -> None:
+    drawn = {(path.parent.name, path.stem) for path in whole_run.figures.glob("*/*.csv")}
+    assert drawn == set(FIGURES)
+    assert differing(whole_run.figures) == []
 
 
 def shown(notebook: Path) -> list[tuple[str, Any]]:
