@@ -426,7 +426,7 @@ FIGURES = (
         title="The combinations of the paper, and a control",
         caption="PLT of each combination minus the PLT of the paper's baseline, DoUDP + H3 1-RTT. In the paper, no "
         "visit with plain DNS has a ticket of the web server (web ticket). The last series is a control: plain DNS "
-        "with a web ticket.",
+        "with a web ticket and an address-validation token.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),

@@ -224,8 +224,7 @@ def saved_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
         "Time that early data saves, and loss rates at which it saves time (whole interval above 0). "
-        f"{'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too. A DoQ lookup whose "
-        "first flight is lost takes one round-trip more with early data than with a full handshake."
+        f"{'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too."
     )
 
 
@@ -249,8 +248,8 @@ FIGURES = (
         title="What early data saves when packets are lost",
         notebook="question_loss",
         caption="Time saved by early data, against the share of packets lost in each direction. DoQ: a lookup. "
-        "HTTP/3: a small GET, measured as a DoH3 lookup. Each value is a quantile of the time with a full handshake, "
-        "minus the same quantile of the time with early data.",
+        "HTTP/3: a DoH3 lookup, as an example of a small GET. Each value is a quantile of the time with a full "
+        "handshake, minus the same quantile of the time with early data.",
         note="Bars: 95 % intervals (rounds resampled). P99 is drawn only with at least 100 lookups.",
         data=loss_data,
         chart=saved,

@@ -294,7 +294,7 @@ FIGURES = (
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
         caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
-        "lookup. HTTP/3: a small GET, measured as a DoH3 lookup. Each value is a quantile of the time with a full "
+        "lookup. HTTP/3: a DoH3 lookup, as an example of a small GET. Each value is a quantile of the time with a full "
         "handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills the queue.",
         note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 is drawn only with at "
         "least 100 lookups.",
