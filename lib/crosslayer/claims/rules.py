@@ -129,7 +129,7 @@ class RoundTrips:
     @property
     def text(self) -> str:
         """Text of the direction, as part of a sentence."""
-        return f"still {self.minimum} to {self.minimum + 1} round-trips"
+        return f"the value also lies between {self.minimum} and {self.minimum + 1} round-trips"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Sign:
     @property
     def text(self) -> str:
         """Text of the direction, as part of a sentence."""
-        return "same sign"
+        return "the sign is the same"
 
 
 class Rule(Protocol):
@@ -220,13 +220,14 @@ class Check:
             raise NotMeasured(str(self.of))
         outcome = self.rule.judge(self.of, observed, published)
         if self.given_by and self._is_given(observed, published):
-            why = f"{outcome.why} The configuration gives it ({self.given_by}): no evidence."
+            why = f"{outcome.why} The configuration determines the value ({self.given_by}), so it is no evidence."
             return replace(outcome, verdict=Verdict.FOLLOWS, why=why, rounds_needed=None, would_decide="")
         ours = outcome.estimate
         if outcome.verdict is Verdict.INCONCLUSIVE and self.sample and ours and ours.enough and ours.draws is None:
             needed = math.ceil(ours.rounds * self.sample / ours.n)
             text = (
-                f"{needed} rounds give as many observations as the published extreme has: {self.sample}, not {ours.n}"
+                f"{needed} rounds would give {self.sample} observations, as many as the published extreme has; this "
+                f"campaign has {ours.n}"
             )
             return replace(outcome, rounds_needed=needed, would_decide=text)
         return outcome
@@ -312,11 +313,15 @@ class Number:
         t = self.tolerance
         unit = spaced(self.unit)
         if self.up_to:
-            return "95 % interval above 0 and not above it"
-        parts = [f"{t.share:.0%}".replace("33%", "a third")] if t.share else []
-        parts += [f"at least {t.at_least:.3g}{unit}" if t.share else f"{t.at_least:.3g}{unit}"] if t.at_least else []
-        parts += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < math.inf else []
-        return f"95 % interval within {', '.join(parts)}" if parts else "exactly"
+            return "95 % interval above 0 and not above the claimed value"
+        limits = [f"at least {t.at_least:.3g}{unit}"] if t.share and t.at_least else []
+        limits += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < math.inf else []
+        if t.share:
+            distance = "a third" if round(t.share, 2) == 0.33 else f"{t.share * 100:.0f} %"
+            return f"95 % interval within {distance} of the claimed value" + (
+                f" ({', '.join(limits)})" if limits else ""
+            )
+        return f"95 % interval within {t.at_least:.3g}{unit} of the claimed value" if t.at_least else "equal values"
 
     def to(self, published: float) -> Number:
         """The same rule with this published value instead of the claim's."""
@@ -336,17 +341,20 @@ class Number:
         low, high = (0.0, target) if self.up_to else (target - allowed, target + allowed)
         where = position(ours, low, high)
         verdict = _BY_POSITION[where]
-        compared = f"{number(ours.value)} against {'up to ' if self.up_to else ''}{number(target)}{unit}"
-        beyond = f"{number(abs(distance))}{unit} {'above' if distance > 0 else 'below'}"
-        beyond += "" if self.up_to else f", {number(allowed)} allowed"
-        text = f"{compared}: {beyond}" if distance else f"{compared}: equal"
+        claimed = f"claimed {'up to ' if self.up_to else ''}{number(target)}{unit}"
+        text = f"Measured {number(ours.value)}{unit}, {claimed}"
+        if distance:
+            text += f": {number(abs(distance))}{unit} {'above' if distance > 0 else 'below'}"
+            text += "" if self.up_to else f"; tolerance {number(allowed)}{unit}"
         if where is Position.ACROSS and ours.interval:
-            text += "; the interval reaches across" if low <= ours.value <= high else "; the interval reaches into it"
+            text += f"; the interval {'exceeds' if low <= ours.value <= high else 'overlaps'} the tolerance"
         failed = verdict is Verdict.NOT_REPRODUCED and not self.up_to
         if failed and self.direction is not None and self.direction.holds(ours, target):
             near = position(ours, *sorted((target / FACTOR, target * FACTOR))) is Position.INSIDE
             verdict = Verdict.DIRECTION_ONLY if near else verdict
-            text += f"; {self.direction.text}" + ("" if near else f", but {number(ours.value / target)} times as much")
+            text += f"; {self.direction.text}" + (
+                "" if near else f", but {number(ours.value / target)} times the claimed value"
+            )
         outcome = _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, low, high))
         if not isinstance(self.direction, RoundTrips) or target == self.direction.minimum:
             return outcome
@@ -380,8 +388,9 @@ class Bound:
         if bound is None:
             raise ValueError("a Bound is above or below something")
         where = position(ours, *((bound, math.inf) if above else (-math.inf, bound)))
-        text = f"{number(ours.value)}{spaced(self.unit)}, claimed {'above' if above else 'below'} {bound:g}"
-        text += "; the interval reaches across" if where is Position.ACROSS and ours.interval else ""
+        side, unit = "above" if above else "below", spaced(self.unit)
+        text = f"Measured {number(ours.value)}{unit}, claimed {side} {bound:g}{unit}"
+        text += "; the interval includes this bound" if where is Position.ACROSS and ours.interval else ""
         return _outcome(_BY_POSITION[where], text, ours, self.unit, rounds_to_decide(ours, bound))
 
 
@@ -410,7 +419,7 @@ class Ordering:
         """See `Rule`."""
         margins = {name: measure(observed) for name, measure in (of(observed) if callable(of) else of).items()}
         if not margins:
-            raise NotMeasured("this takes several links, and the campaign has one")
+            raise NotMeasured("the claim needs several links, and the campaign has one")
         count, enough = len(margins), self.enough or len(margins)
         resolution = {name: self.resolutions.get(name, self.resolution) for name in margins}
         sides = (
@@ -424,13 +433,14 @@ class Ordering:
         _, (name, deciding) = ranked[enough - 1]
         if count == 1:
             text = f"{name}: {signed(deciding.value)}{spaced(self.unit)}"
-            text += "" if holds or refuted else ", not beyond doubt"
+            text += "" if holds or refuted else ", not significant"
         else:
             sure, wrong = (sum(margin.sure for margin in side) for side in (upward, downward))
-            text = f"{right} of {count} comparisons as claimed, {sure} beyond doubt, {wrong} beyond doubt not"
-            text += ", which jointly proves nothing" if wrong > count - enough and not refuted else ""
-            which = "weakest" if enough == count else f"{enough} needed, that one"
-            text += f"; {which} {name}: {signed(deciding.value)}{spaced(self.unit)}"
+            text = f"{right} of {count} comparisons have the claimed sign, {sure} of them significantly"
+            text += f"; {wrong} {'has' if wrong == 1 else 'have'} the opposite sign significantly" if wrong else ""
+            text += ", but jointly they do not refute the claim" if wrong > count - enough and not refuted else ""
+            which = "Weakest" if enough == count else f"The claim needs {enough}; number {enough} by strength"
+            text += f". {which}: {name}, {signed(deciding.value)}{spaced(self.unit)}"
         where = Position.INSIDE if holds else Position.OUTSIDE if refuted else Position.ACROSS
         if where is Position.ACROSS and any(_unresolved(one, resolution[key]) for key, one in margins.items()):
             return replace(_below_the_clock(deciding, resolution[name], self.unit), why=f"{text}; {_BELOW}.")
@@ -520,7 +530,7 @@ def _unresolved(ours: Estimate, resolution: float) -> bool:
 
 def _below_the_clock(ours: Estimate, resolution: float, unit: str) -> Outcome:
     text = f"{number(ours.value)}{spaced(unit)}: {_BELOW} ({resolution:g}{spaced(unit)})."
-    experiment = "A campaign in real time would decide it: there computing takes time"
+    experiment = "A campaign in real time, in which computing takes time, would decide it"
     return Outcome(Verdict.INCONCLUSIVE, text, ours, unit, would_decide=experiment)
 
 
@@ -556,13 +566,14 @@ class Shape:
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
         ours, direction = of(observed), self.direction(observed)
-        text = f"{self.label} {number(ours.value)}{spaced(self.unit)}, {self.level:g} needed"
+        unit = spaced(self.unit)
+        text = f"{self.label} {number(ours.value)}{unit}; the claim needs {self.level:g}{unit}"
         where = position(ours, self.level, math.inf)
         verdict = _BY_POSITION[where]
         if where is Position.OUTSIDE and above_0(direction) is Position.INSIDE:
             near = ours.value >= self.level / FACTOR
             verdict = Verdict.DIRECTION_ONLY if near else verdict
-            text += "" if near else "; the direction alone is the published one"
+            text += "" if near else "; only the direction is the published one"
         return _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, self.level))
 
 
@@ -576,11 +587,11 @@ def _outcome(verdict: Verdict, text: str, ours: Estimate, unit: str, needed: int
     if verdict is not Verdict.INCONCLUSIVE:
         return Outcome(verdict, f"{text}.", ours, unit)
     if needed is None:
-        experiment = "No number of rounds would decide it: the value lies on the border itself, or has no interval"
+        experiment = "No number of rounds would decide it: the value is equal to the limit, or it has no interval"
     elif not ours.enough:
         experiment = f"{needed} rounds would give an interval"
     else:
-        experiment = f"About {needed} rounds would decide it, if the value stays as it is"
+        experiment = f"About {needed} rounds would decide it, if the value stays the same"
     return Outcome(verdict, f"{text}.", ours, unit, rounds_needed=needed, would_decide=experiment)
 
 

@@ -187,8 +187,8 @@ _LONGER = Ordering(unit="ms", criterion=_OF_MEDIANS)
 _SAVED_BY_QUERY = size("DoH", QUERY, RESPONSE) - size("DoQ", QUERY, RESPONSE)
 _UP_FRONT = size("DoQ", SENT, RECEIVED) - size("DoH", SENT, RECEIVED)
 _AMORTISED = Cause(
-    "In bytes, as in the paper: the handshake of DoQ takes {0} more than that of DoH, and each query with its "
-    "answer {1} less, so that DoQ has sent less from about the {2}th query on.",
+    "The handshake of DoQ takes {0} bytes more than that of DoH, and each DoQ query with its answer takes {1} "
+    "bytes less. So from query {2} on, DoQ has sent fewer bytes in all.",
     (_UP_FRONT, _SAVED_BY_QUERY, CustomMeasure(lambda o: derived(np.ceil, (_UP_FRONT / _SAVED_BY_QUERY)(o)))),
 )
 

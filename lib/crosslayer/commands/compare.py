@@ -152,7 +152,7 @@ def command(
     variable.
 
     The command prints what it will send and to whom. Before you consent, it sends nothing to an address outside this
-    machine. Addresses and operators on the stop list get no queries (docs/howto/internet.md).
+    machine. Addresses and operators on the stop list get no queries (docs/howto/internet_rules.md).
 
     Exit status 0: complete. 75: the daily limit of an operator is reached; continue tomorrow with --resume. 130: you
     stopped the command.

@@ -124,7 +124,7 @@ FIGURE = Figure(
     notebook=STUDY,
     caption="Times of two queries for a name in the resolver's cache: the first query on a new connection, and the "
     "next query on the same connection.",
-    note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled. With more than 30 resolvers, only "
+    note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled. With more than 30 rows, only "
     "the fastest are drawn.",
     data=figure_rows,
     chart=_chart,

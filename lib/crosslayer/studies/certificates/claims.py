@@ -114,8 +114,8 @@ def overlap(link: str) -> Cause:
     """Cause: a step over TCP is lower than one round-trip on this link, because sending and waiting overlap."""
     wait = mean(median(f"{protocol} step wait").on(link) for protocol in _TCP)
     return Cause(
-        "Nine of the ten segments take {0} RTT on this downlink, while the first is acknowledged. Counted from the "
-        "first segment, the step is {1} RTT.",
+        "Sending nine of the ten segments takes {0} RTT on this downlink. Meanwhile the first segment is "
+        "acknowledged. Counted from the first segment, the step is {1} RTT.",
         (wait - step_height(_TCP, link), wait),
     )
 

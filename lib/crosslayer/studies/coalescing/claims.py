@@ -312,14 +312,14 @@ def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: st
 # Causes of differences
 
 CONNECT_END = (
-    "The quantity is when the request can leave: of early data that is requestStart, since the connectEnd of today's "
-    "Chromium marks the end of the handshake, for which early data does not wait."
+    "The measured time is that at which the request can leave. With early data, it is requestStart, because "
+    "connectEnd of today's Chromium is the end of the handshake, and early data leaves before."
 )
 SENT_SOONER = within("H3 1-RTT request start", "H3 0-RTT request start", in_rtts=True)
 EARLY = Cause(
-    "Today's Chromium sends its request with the first flight: 0-RTT sends it {0} RTT sooner, over all links and "
-    "pages, and makes the PLT of example.org {1} RTT shorter on fiber and {2} on 4G. The published request waited for "
-    "most of the handshake.",
+    "Today's Chromium sends early data in its first flight. With 0-RTT, its request leaves {0} RTT sooner (all "
+    "links and pages), and the PLT of example.org is {1} RTT shorter on fiber and {2} RTT on 4G. In the paper, the "
+    "request waited for most of the handshake.",
     (SENT_SOONER, *(within(DOQ, COALESCING, EXAMPLE, in_rtts=True).on(link) for link in ("fiber", "4g"))),
 )
 
@@ -327,8 +327,8 @@ EARLY = Cause(
 def early_in(page: str, link: str) -> Cause:
     """Cause: early data saves more of this page's PLT on this link than in the paper."""
     text = (
-        "Today's Chromium sends its request with the first flight, the paper's after most of the handshake: early data "
-        f"saves {{0}} RTT of this PLT, {{1}} ms of the {{2}} ms that {page} takes with the baseline."
+        "Today's Chromium sends early data in its first flight, the paper's after most of the handshake. So early data "
+        f"saves {{0}} RTT here: {{1}} ms of the {{2}} ms that {page} takes with the baseline."
     )
     spared = within(DOQ, COALESCING, page).on(link)
     return Cause(text, (spared / RTT_MS[link], spared, plt(BASELINE, page).on(link)))
@@ -338,8 +338,8 @@ def lighter(combination: str, page: str, link: str) -> Cause:
     """Cause: this page loads faster than in the paper, so that the exchange adds a larger share of the PLT."""
     exchange_of = combination.split(" + ", maxsplit=1)[0]
     text = (
-        f"A guess: the paper's page took longer. Its copy takes {{0}} ms with the baseline, to which {exchange_of} "
-        "adds {1} ms, {2} RTT: what it adds are round-trips, and their share depends on the page."
+        f"A guess: the paper's page took longer. Its copy takes {{0}} ms with the baseline. {exchange_of} adds {{1}} "
+        "ms ({2} RTT): it adds round-trips, whose share of the PLT depends on the page."
     )
     added = within(combination, BASELINE, page).on(link)
     return Cause(text, (plt(BASELINE, page).on(link), added, added / RTT_MS[link]))
@@ -353,9 +353,9 @@ def of_cell(combination: str, page: str, link: str) -> Cause:
 def processing(series: SeriesStatistic, trips: int, published: float) -> Cause:
     """Cause: processing, if a duration and the published one differ but have the same number of round-trips."""
     text = (
-        f"What it takes beyond whole round-trips is processing, of client and server: {{0}} RTT here, "
-        f"{published - trips:.2f} there. On fiber, where a round-trip is shortest, {{1}} ms here. In virtual time "
-        "processing takes none."
+        f"The time beyond whole round-trips is the processing of client and server: {{0}} RTT here, "
+        f"{published - trips:.2f} RTT in the paper. On fiber, it is {{1}} ms here. In virtual time, processing takes "
+        "no time."
     )
     return Cause(text, (series - trips, (series.on("fiber") - trips) * RTT_MS["fiber"]))
 
@@ -369,8 +369,8 @@ PUBLISHED_MS = {
 }
 """Published PLTs of the baseline by page, link and quantile, ms: claims T158, T155, T159, T171 and T180."""
 _LACKS = {
-    WIKIPEDIA: "Our copy of the page lacks what the paper's took time with: ",
-    INSTAGRAM: "A guess: a faster browser on a faster machine: ",
+    WIKIPEDIA: "Our copy of the page takes less time than the page of the paper: ",
+    INSTAGRAM: "A guess: our browser and machine are faster: ",
 }
 
 
@@ -380,7 +380,10 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
     ours = plt(BASELINE, page).on(link).at(q)
     other = INSTAGRAM if page == WIKIPEDIA else WIKIPEDIA
     reference = plt(BASELINE, other).on("fiber") / PUBLISHED_MS[other, "fiber", 0.5]
-    text = f"the baseline takes {{0}} of the published {published} ms, that of {other} on fiber {{1}}."
+    text = (
+        f"the PLT of the baseline is {{0}} times the published {published} ms. For {other} on fiber, it is {{1}} times "
+        "the published PLT."
+    )
     return Cause(_LACKS[page] + text, (ours / published, reference))
 
 
@@ -390,29 +393,33 @@ def on_published_baseline(combination: str, page: str, link: str, ms: float, q: 
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]
     text = (
-        f" Judged on the paper's baseline: the {{2}} ms which are added here make {{3}} ms there, {{4}} % from the "
-        f"published {ms:g} where {ABSOLUTE.share:.0%} are allowed."
+        f" Our increase of {{2}} ms, added to the paper's baseline, gives {{3}} ms. This differs by {{4}} % from the "
+        f"published {ms:g} ms; the tolerance is {ABSOLUTE.share * 100:.0f} %."
     )
     return Cause(why.text + text, (*why.numbers, added, there, (there / ms - 1) * 100))
 
 
 DOM = Cause(
-    "A guess: the split, which began in domInteractive, was of the browser of then; with today's domInteractive has "
-    "{0} and responseEnd {1} mode.",
+    "A guess: the two modes, which the paper already sees in domInteractive, came from the browser of that time. "
+    "With today's Chromium, domInteractive has {0} mode and responseEnd {1}.",
     tuple(median(f"H3 1-RTT {name}", EXAMPLE).on("fiber").by(modes) for name in ("DOM interactive", "response end")),
 )
 _NOT_CABLE = [link for link in LINKS if link != "cable"]
 CABLE = Cause(
-    "The paper's TCP RTT is 1.26 RTT on cable and near 1 on every other link, which the link does not explain; ours is "
-    "{0} there, and {1} to {2} on the others.",
+    "The paper's TCP RTT is 1.26 times the link's RTT on cable, and about 1 on every other link. The link does not "
+    "explain this. Ours is {0} RTT on cable and {1} to {2} RTT on the other links.",
     (TCP_RTT.on("cable"), minimum(over_links(TCP_RTT, _NOT_CABLE)), maximum(over_links(TCP_RTT, _NOT_CABLE))),
 )
-NOISE = "A guess: our host (two virtual cores) and its emulated link cause the upper tail (docs/howto/measure.md)."
-AGAIN = "the load is the same, so it is the difference of the DNS exchanges again ({})"
+NOISE = (
+    "A guess: our machine with two virtual cores, which also emulates the link, causes the slowest values "
+    "(docs/howto/measure.md)."
+)
+AGAIN = "the page load is the same, so this is the difference of the DNS exchanges ({})"
 
 REDUCTION = Cause(
-    "The published fraction is not in Fig. 8, by which coalescing loads a page at most {0} % faster than DoH. Here "
-    "it is at most {1} %: today's early data alone saves {2} RTT of the PLT of example.org.",
+    "Fig. 8 of the paper does not contain this fraction: in it, coalescing makes the PLT at most {0} % shorter "
+    "than with DoH. We measured at most {1} %, because today's early data alone saves {2} RTT of the PLT of "
+    "example.org.",
     (
         CustomMeasure(lambda o: constant(o, 100 * published_reduction(LINKS))),
         100 * maximum(cells(reduction)),
@@ -420,13 +427,13 @@ REDUCTION = Cause(
     ),
 )
 FEWER_STEPS = Cause(
-    "Without processing the exchanges of all links take equally many round-trips, but for DSL with its slow uplink: "
-    "DoQ {0} on fiber, {1} on cable, {2} on 4G, {3} on 4G medium and {4} on DSL.",
+    "Without processing, an exchange takes the same number of round-trips on all links except DSL, whose uplink is "
+    "slow: DoQ takes {0} RTT on fiber, {1} on cable, {2} on 4G, {3} on 4G medium and {4} on DSL.",
     tuple(exchange("DoQ").on(link) for link in ("fiber", "cable", "4g", "4g-medium", "dsl")),
 )
 WORST = Cause(
-    "The worst cells are DoH's with {0} %, DoQ's with {1} % and that of coalescing with {2} %. Today's early data "
-    "saves a round-trip, {3} RTT on 4G medium, so that coalescing is farther from DoQ than in the paper.",
+    "The largest increases are {0} % (DoH), {1} % (DoQ) and {2} % (coalescing). Today's early data saves a whole "
+    "round-trip ({3} RTT on 4G medium), so coalescing differs more from DoQ than in the paper.",
     (
         *(worst(combination) for combination in (DOH, DOQ, COALESCING)),
         within(DOQ, COALESCING, EXAMPLE, in_rtts=True).on("4g-medium"),
@@ -455,11 +462,14 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
         above = sum(position(one, limit, math.inf) is Position.INSIDE for one in increases.values())
         typical = median_of(cells(increase, DOH, links=links))(o).value
         if not above:
-            return f"Not shown here: DoH costs at most {number(most.value)} %, and the claim is more than {limit:g} %."
-        holds = "Holds" if above == len(increases) else "Holds as a worst case"
+            return (
+                f"Not shown here: DoH makes the PLT at most {number(most.value)} % longer, not more than {limit:g} %."
+            )
+        holds = "Holds" if above == len(increases) else "Holds for the worst link and page"
         return (
-            f"{holds}: DoH costs more than {limit:g} % in {above} of {len(increases)} combinations of link and page, "
-            f"at most {number(most.value)} % ({page} on {link}); their median is {number(typical)} %."
+            f"{holds}: DoH makes the PLT more than {limit:g} % longer in {above} of {len(increases)} combinations of "
+            f"link and page. The largest increase is {number(most.value)} % ({page} on {link}); the median is "
+            f"{number(typical)} %."
         )
 
     return plain
@@ -473,10 +483,10 @@ def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable
         interval = f" [{number(ours.interval[0])}, {number(ours.interval[1])}]" if ours.interval else ""
         more, less = (increase(combination, EXAMPLE).on(link)(o).value for combination in (DOH, COALESCING))
         return (
-            f"Does not follow from the paper's own Fig. 8, by which coalescing loads a page at most "
-            f"{number(100 * published_reduction(links))} % faster than DoH on these links; here at most "
-            f"{number(ours.value)} %{interval}. What falls to {fraction} there is the cost over plain DNS, of "
-            f"example.org on {link}: here from {number(more)} to {number(less)} %."
+            f"Contradicts the paper's own Fig. 8: on these links, coalescing makes the PLT at most "
+            f"{number(100 * published_reduction(links))} % shorter than with DoH. We measured at most "
+            f"{number(ours.value)} %{interval}. In Fig. 8, the additional time over plain DNS falls to {fraction}, for "
+            f"example.org on {link}. There, we measured a fall from {number(more)} to {number(less)} %."
         )
 
     return plain
@@ -544,12 +554,13 @@ CAUSES: dict[Cause | str, str] = {
     EARLY: "T048 T049 T054 T055 T056 T058 T060 T062 T063 T064 T065 T066 T067 T068 T069 T070 T148 T149 T188 T190 T193 "
     "T195 T203 T205 T206 T216",
     NOISE: "T102 T113 T114 T208",
-    "A guess: on fiber 0.1 RTT is 1.5 ms, what our client and server take to process a query.": "T104",
+    "A guess: processing. On fiber, 0.1 RTT is 1.5 ms, which is about the time that our client and server take to "
+    "process a query.": "T104",
     CABLE: "T109 T110 T111 T112 T115",
     Cause(
-        "Early data saves {0} ms of PLT per ms of RTT, so that the columns of coalescing do not rise. Of the others "
-        "DoQ on example.org falls from DSL to 4G by {1}, DoQ and DoH on instagram.com from cable to DSL by {2} and {3} "
-        "points: there the published columns fall as well.",
+        "Early data saves {0} ms of PLT per ms of RTT, so the increases by coalescing do not grow with the RTT. Of "
+        "the other columns, DoQ on example.org falls by {1} points from DSL to 4G, and DoQ and DoH on "
+        "instagram.com fall by {2} and {3} points from cable to DSL. The published columns fall there, too.",
         (
             saving_per_rtt,
             increase(DOQ, EXAMPLE).on("dsl") - increase(DOQ, EXAMPLE).on("4g"),
@@ -558,7 +569,8 @@ CAUSES: dict[Cause | str, str] = {
     ): "T126",
     DOM: "T130 T131 T132 T213 T221",
     Cause(
-        "The paper's Fig. 8 has example.org first as well: by {0} points before wikipedia.org here.",
+        "In Fig. 8 of the paper, the increase is also largest for example.org. Ours is {0} points larger than that "
+        "of wikipedia.org.",
         (_OF_DOH[EXAMPLE] - _OF_DOH[WIKIPEDIA],),
     ): "S007",
     REDUCTION: "T003 T004",
@@ -626,30 +638,33 @@ CAUSES: dict[Cause | str, str] = {
     on_published_baseline(DOQ, INSTAGRAM, "fiber", 676.9): "T184",
     on_published_baseline(DOH, INSTAGRAM, "fiber", 690.7): "T185",
     Cause(
-        "A guess, which the study key-share measures: a ClientHello with today's post-quantum key share is a packet "
-        "longer, and the uplink of 4G medium the slower one. A connect takes {0} RTT on 4G and {1} there.",
+        "A guess: today's post-quantum key share makes the ClientHello one packet longer, and the uplink of 4G "
+        "medium is slower than that of 4G (see the study key-share). A connect takes {0} RTT on 4G and {1} RTT on "
+        "4G medium.",
         (connect("1-RTT").on("4g"), connect("1-RTT").on("4g-medium")),
     ): "T207",
     Cause(
-        "Today's Chromium sends its request with the first flight, which saves the round-trip and the handshake's "
-        "processing: a 1-RTT connect takes {0} RTT.",
+        "Today's Chromium sends early data in its first flight, which saves the round-trip and the processing of "
+        "the handshake: a 1-RTT connect takes {0} RTT.",
         (connect("1-RTT"),),
     ): "T218",
 }
 REMARKS: dict[Cause | str, str] = {
-    "Checked as printed: the greatest reduction of the median PLT, coalescing against DoH + H3 1-RTT.": "T003",
-    "Checked as printed, as T003.": "T004",
+    "Checked as printed: the largest reduction of the median PLT by coalescing, compared with DoH + H3 1-RTT.": "T003",
+    "Checked as printed, like T003.": "T004",
     CONNECT_END: "T048 T049 T054 T055 T056 T058 T060 T062 T063 T064 T065 T066 T067 T068 T069 T070 T205 T206",
-    "The vector curve begins at 2.0754.": "T080",
-    f"Steps are parts of 20 percentiles whose middles are more than {STEP_RISE_RTT} RTT apart; the fewer of "
-    f"DoQ and DoH count. The published curves have {PUBLISHED_STEPS:.0f} by this criterion, not five, and ours are "
-    "compared with that: 4G and 4G medium are 0.02 (DoQ) and 0.0003 RTT (DoH) apart.": "T086",
-    "Of the four links the one that is farthest from 1.": "T116",
-    "The talk contradicts the paper (T138) and its Fig. 8, which have example.org first.": "S007",
+    "The curve in the paper's vector figure begins at 2.0754.": "T080",
+    f"A step is a part of 20 percentiles whose middle is more than {STEP_RISE_RTT} RTT from that of the next part. The "
+    f"value is the smaller number of DoQ and DoH. By this criterion, the published curves have {PUBLISHED_STEPS:.0f} "
+    "steps, not five, because 4G and 4G medium differ by only 0.02 (DoQ) and 0.0003 RTT (DoH).": "T086",
+    "The value is that of the link, of four, that is farthest from 1.": "T116",
+    "The talk contradicts the paper (T138) and its Fig. 8, in which the increase is largest for example.org.": "S007",
     "Checked on 4G, as printed.": "T145 T146",
-    "Slope of the saving in ms (mean over the pages) over the RTT: 0 without scaling, 1 for a round-trip.": "T148",
-    "Median over the 15 cells of the median difference within the rounds.": "T192",
-    f"A cell matches where the median PLT is at most {MATCHES_PERCENT} % above the baseline's.": "T195",
+    "Slope of the saving (mean over the pages) against the RTT, ms per ms. It is 0 if the saving does not depend "
+    "on the RTT, and 1 if it is a round-trip.": "T148",
+    "Median over the 15 combinations of link and page, each the median of the differences in its rounds.": "T192",
+    f"A combination of link and page matches if its median PLT is at most {MATCHES_PERCENT} % above the "
+    "baseline's.": "T195",
     "DSL is excluded: by T069 its connect takes the most RTTs of all links, although its RTT is in the middle.": "T207",
 }
 SAMPLES = {

@@ -97,8 +97,8 @@ _COSTS = {
 _PERCENT = "%"
 _PADDED = {
     protocol: Cause(
-        "The query leaves in a datagram of 1200 bytes (RFC 9000, section 14.1): on DSL, whose uplink is slow, "
-        "example.org takes {0} % more, on 4G {1} %.",
+        "The query leaves in a datagram of 1,200 bytes (RFC 9000, section 14.1). So example.org takes {0} % longer "
+        "on DSL, whose uplink is slow, and {1} % longer on 4G.",
         tuple(_percent(BEST[protocol], WITH, "example.org").on(link) for link in ("dsl", "4g")),
     )
     for protocol in (Protocol.DOQ, Protocol.DOH3)

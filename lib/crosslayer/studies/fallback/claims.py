@@ -54,28 +54,31 @@ def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
 
 
 _OWN_DELAY = Cause(
-    "Chromium has an attempt delay of its own: its first SYN leaves {0} ms after its first QUIC packet (FALL1).",
+    "Chromium uses another delay: its first SYN leaves {0} ms after its first QUIC packet (FALL1).",
     (median("chromium quic-tcp"),),
 )
 _OWN_FAMILY_DELAY = Cause(
-    "Chromium has an attempt delay of its own: its first SYN over IPv4 leaves {0} ms after that over IPv6 (FALL8).",
+    "Chromium uses another delay: its first SYN over IPv4 leaves {0} ms after its first SYN over IPv6 (FALL8).",
     (median("chromium ipv6-ipv4"),),
 )
 _WAITS_FOR_AAAA = Cause(
-    "Chromium connects when the AAAA answer is there, which comes 600 ms late: {0} ms after the A answer.",
+    "Chromium waits for the AAAA answer, which is 600 ms late: it connects {0} ms after the A answer.",
     (median("chromium late-aaaa"),),
 )
-_FIRST_ANSWER = Cause("curl connects to the address that it knows first: {0} ms after it.", (median("curl late-a"),))
+_FIRST_ANSWER = Cause(
+    "curl connects to the first address that it learns, {0} ms after it learns it.", (median("curl late-a"),)
+)
 _FROM_THE_LOOKUP = Cause(
-    "curl's delay begins with the request and the lookup: TCP starts {0} ms after the lookup began.",
+    "curl counts its delay from the start of the lookup: TCP starts {0} ms after the lookup began.",
     (median("curl lookup-tcp"),),
 )
 _FAST_FALLBACK = Cause(
-    "Firefox has a delay of its own, `network.dns.httpssvc.http3_fast_fallback_timeout`: {0} ms (FALL16).",
+    "Firefox uses another delay, `network.dns.httpssvc.http3_fast_fallback_timeout`: {0} ms (FALL16).",
     (median("firefox quic-tcp"),),
 )
 _ONE_LOOKUP = Cause(
-    "Firefox asks for both families by one getaddrinfo, which ends with the later answer: {0} ms after the A answer.",
+    "Firefox queries both address families by one call of getaddrinfo, which returns after the later answer: {0} "
+    "ms after the A answer.",
     (median("firefox late-aaaa"),),
 )
 

@@ -42,8 +42,8 @@ def in_cells(kind: str, other: str, *links: str) -> dict[str, Measure]:
 
 
 _ADDED = Cause(
-    "The gateway delays a page on DSL, whose uplink is slow: by {0} RTT on example.org, by {1} on fiber and {2} on 4G. "
-    "So the difference between its two connections and one is larger there than the gain of one connection.",
+    "The gateway delays example.org by {0} RTT on DSL, whose uplink is slow, by {1} RTT on fiber and {2} RTT on "
+    "4G. So on DSL, the difference between two connections and one is larger than what one connection saves.",
     tuple(later(TWO, NONE, link, "example.org") for link in ("dsl", "fiber", "4g")),
 )
 

@@ -104,24 +104,24 @@ def below(value: float) -> Bound:
 
 
 _SLOW_UPLINK = Cause(
-    "It is later on DSL, whose uplink is slow: by {0} RTT for the long document, on 4G by {1}. A guess: query and "
-    "acknowledgements use the uplink.",
+    "The long document is complete {0} RTT later on DSL, whose uplink is slow, and {1} RTT later on 4G. A guess: "
+    "the query and acknowledgements share the uplink.",
     tuple(later(FIRST_VISIT, BASELINE, "long-document").on(link) for link in ("dsl", "4g")),
 )
 _PADDED = Cause(
-    "The query leaves in a datagram of 1200 bytes: on DSL, whose uplink is slow, the name takes {0} RTT more than over "
-    "DoUDP, on 4G {1}.",
+    "The query leaves in a datagram of 1,200 bytes. So the lookup takes {0} RTT longer than over DoUDP on DSL, "
+    "whose uplink is slow, and {1} RTT longer on 4G.",
     tuple(later(RETURNING, _PLAIN_BACK, measure=NAME).on(link) for link in ("dsl", "4g")),
 )
 _PADDED_TWICE = Cause(
-    "More than a round-trip: without the handshake two padded datagrams less are sent. That saves {0} RTT on DSL and "
-    "{1} on 4G.",
+    "The saving is more than a round-trip, because two padded datagrams fewer are sent without the handshake. It "
+    "is {0} RTT on DSL and {1} RTT on 4G.",
     tuple(spared("over DoQ, then H3", "first visit").on(link) for link in ("dsl", "4g")),
 )
 
 _SAME_ROUND_TRIPS = Cause(
-    "Less than 0.05 RTT counts as no difference, as everywhere in this study. With the emulation the document "
-    "of wikipedia.org is later by {0} RTT on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not "
+    "In this study, less than 0.05 RTT counts as no difference. With the paper's emulation, the document of "
+    "wikipedia.org is complete {0} RTT later on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not "
     "in this study.",
     tuple(later(_EMULATION, FIRST_VISIT, "wikipedia.org").on(link) for link in ("fiber", "4g", "dsl")),
 )

@@ -54,12 +54,12 @@ def observed(resolver_queries: pl.LazyFrame) -> Observed:
 _ROUND = (*metrics.ROUND[:2], pl.col("pair").alias("host"), pl.col("pair").alias("link"), "page")
 
 _OWN_RTTS = Cause(
-    "The RTTs are those of this campaign's paths: one round-trip, the handshake of DoTCP, takes {0} ms here and 183 ms "
-    "in the paper.",
+    "The RTTs of this campaign's paths are others: one round-trip, the handshake of DoTCP, takes {0} ms here and "
+    "183 ms in the paper.",
     (median("DoTCP handshake"),),
 )
 _OWN_BYTES = Cause(
-    "The bytes are those of this campaign's resolvers and of this client: a query takes {0} bytes over DoUDP, {1} over "
+    "The bytes depend on the resolvers and on the client. Here, a query takes {0} bytes over DoUDP, {1} over "
     "DoTCP, {2} over DoQ, {3} over DoH and {4} over DoT.",
     tuple(size(series) for series in PAPER_SERIES),
 )

@@ -140,16 +140,16 @@ def _ordering(criterion: str) -> Ordering:
 
 
 _WINDOW = Cause(
-    "Its congestion window begins with 10 datagrams (RFC 9002, section 7.2), that of quic-go with 32: the document of "
-    f"{_LARGE} does not fit. Plain DNS and a full handshake: later by {{0}} RTT on fiber and {{1}} on 4G, with a "
-    "window of 32 by {2} and {3}.",
+    "The initial congestion window of aioquic is 10 datagrams (RFC 9002, section 7.2), that of quic-go 32. The "
+    f"document of {_LARGE} does not fit into 10. With plain DNS and a full handshake, it is complete {{0}} RTT later "
+    "on fiber and {1} RTT later on 4G. With a window of 32, it is {2} and {3} RTT later.",
     tuple(
         later(_PLAIN, DOCUMENT, _LARGE, stack=stack).on(link) for stack in (SECOND, WIDE) for link in ("fiber", "4g")
     ),
 )
 _SAME_LIMIT = Cause(
-    "The document stops at the window of 10 datagrams with the token too. With a window of 32 the token saves {0} RTT "
-    "on fiber and {1} on 4G.",
+    "Also with the token, the server pauses after a window of 10 datagrams. With a window of 32 datagrams, the "
+    "token saves {0} RTT on fiber and {1} RTT on 4G.",
     tuple(cost(_TOKEN, _LARGE, stack=WIDE).on(link) for link in ("fiber", "4g")),
 )
 

@@ -58,13 +58,15 @@ def of_2022(what: str) -> list[Check]:
 # Remarks and causes of differences
 
 REMARKS: dict[Cause | str, str] = {
-    "The RTTs of vantage points and resolvers are a model made to have the paper's median.": "I089 I090 I091 I092",
+    "The RTTs between vantage points and resolvers come from a model that was fitted to the paper's "
+    "median.": "I089 I090 I091 I092",
     _AUTHORS: " ".join(_OF_2022.values()),
 }
 _BEYOND = (
-    "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.handshake_bytes`). Beyond the "
-    "handshake the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the "
-    "paper's proxy acknowledged in more packets (of 32 bytes each), and tickets{more} of public resolvers are longer."
+    "For {0} % of our rows, bytes are assigned to handshake and query as in the paper's analysis "
+    "(`crosslayer.dns.handshake_bytes`). After the handshake, client and resolver send {1} and {2} bytes here, "
+    "{query} and {response} in the paper. A guess: the paper's proxy sent more acknowledgements (32 bytes each), "
+    "and public resolvers have longer tickets{more}."
 )
 
 
@@ -79,25 +81,26 @@ def beyond(series: str, query: int, response: int, more: str = "") -> Cause:
 
 
 CAUSES: dict[Cause | str, str] = {
-    beyond("DoH", 579, 804, " and header fields of HTTP"): "I055 I059 I063 I068 I073",
+    beyond("DoH", 579, 804, "and HTTP header fields"): "I055 I059 I063 I068 I073",
     beyond("DoT", 261, 499): "I056 I060 I064 I069 I074",
     Cause(
-        "Tickets and tokens are as large as a server makes them: over the paper's resolvers this part goes from 355 "
-        "(10th percentile) to 461 (90th); our one server's {0} lie between.",
+        "Each server chooses the size of its tickets and tokens. For the paper's resolvers, these bytes are 355 "
+        "(10th percentile) to 461 (90th percentile); for our server, they are {0}.",
         (size("DoQ", RESPONSE),),
     ): "I072",
     Cause(
-        "Bytes count up to the answer, as in the paper. Of the {1} bytes that the client sends after the handshake "
-        "here, {0} have left by then: it acknowledges what comes with the answer after it where computing takes time, "
-        "and before it in virtual time.",
+        "As in the paper, bytes are counted until the answer. Our client sends {1} bytes after the handshake, {0} "
+        "of them until the answer. In real time, it acknowledges the packets of the answer only after the answer; "
+        "in virtual time, before.",
         (size("DoQ", QUERY), size("DoQ", _TO_THE_CLOSE)),
     ): "I067",
     Cause(
-        "DoQ takes {0} bytes here and 4444 there, DoH {1} here and 2163 there: what DoH takes less, I055 explains.",
+        "DoQ takes {0} bytes here and 4,444 in the paper; DoH takes {1} here and 2,163 in the paper. I055 explains "
+        "why DoH takes fewer.",
         (size("DoQ"), size("DoH")),
     ): "I106",
 }
-_MODEL = "the vantage points: their RTTs are a model made to have the paper's {}"
+_MODEL = "the vantage points: the model of their RTTs was fitted to the paper's {}"
 GIVEN = dict.fromkeys(("I089", "I090", "I091", "I092"), _MODEL.format("median handshake")) | dict.fromkeys(
     ("I098", "I134"), _MODEL.format("order")
 )

@@ -240,9 +240,12 @@ in_percent = Number(tolerance=RELATIVE, unit="%", direction=Sign())
 percent_of_loads = Number(tolerance=SHARE, unit="%")
 in_points = Ordering(unit="points", criterion="95 % interval of each paired difference excludes 0")
 
-_SHARE = "The two differ by {0} RTT, a handshake's, out of {2} RTT of {1}{3} here. "
-_SLOWER = "The paper's pages took more round-trips to their resolver: that they compute longer is a guess."
-_NEARER = "The paper's took fewer to their resolver: that the page's servers were nearer than that is a guess."
+_SHARE = "The difference is {0} RTT, that of a handshake; the {1}{3} is {2} RTT here. "
+_SLOWER = "In the paper, the same handshake is a smaller share. A guess: its pages compute longer."
+_NEARER = (
+    "In the paper, the same handshake is a larger share. A guess: the servers of its page were nearer than "
+    "its resolver."
+)
 
 
 def _share_of(
@@ -268,22 +271,22 @@ def _share_of(
 
 
 CAUSES: dict[Cause | str, str] = {
-    _share_of("DoH", "DoQ", "PLT", simple, " on simple pages"): "I001 I123",
-    _share_of("DoQ", BASELINE, "PLT", simple, " on simple pages"): "I129",
-    _share_of("DoQ", BASELINE, "PLT", complex_, " on complex pages"): "I002 I130",
+    _share_of("DoH", "DoQ", "PLT", simple, "of simple pages"): "I001 I123",
+    _share_of("DoQ", BASELINE, "PLT", simple, "of simple pages"): "I129",
+    _share_of("DoQ", BASELINE, "PLT", complex_, "of complex pages"): "I002 I130",
     _share_of("DoQ", BASELINE, "FCP", every_page): "I108 I110",
     _share_of("DoH", BASELINE, "FCP", every_page): "I109",
-    _share_of("DoH", "DoQ", "PLT", lambda _: (LINKEDIN,), " of that page there", ASIA, why=_NEARER): "I127",
+    _share_of("DoH", "DoQ", "PLT", lambda _: (LINKEDIN,), "of this page on this link", ASIA, why=_NEARER): "I127",
     _share_of("DoQ", BASELINE, "PLT", every_page): "I118",
     _share_of("DoH", BASELINE, "PLT", every_page): "I119",
     Cause(
-        "The FCP is earlier than over DoUDP where a query over UDP is lost and waits for its timer: {0} % of those "
-        "here were sent again on the links without loss.",
+        "The FCP is earlier than over DoUDP if a DoUDP query is lost and waits for its timer. On our links without "
+        "loss, {0} % of these queries were sent again.",
         (median("DoUDP again").by(_SOME),),
     ): "I114",
     Cause(
-        "A second connection is set up where the first is in use: for {0} % of the loads of pages with the fewest "
-        "lookups and {1} % of those with the most. The paper's 60 % are of its own pages.",
+        "The stub opens a second connection if the first is in use: for {0} % of the loads of pages with the "
+        "fewest lookups, and for {1} % with the most. The paper's 60 % depend on its pages.",
         tuple(
             CustomMeasure(
                 partial(lambda pages, o: median("DoT set up", *pages(o)).by(Share(lambda count: count > 1))(o), of)
@@ -292,33 +295,33 @@ CAUSES: dict[Cause | str, str] = {
         ),
     ): "I122",
     Cause(
-        "{0} % of our lookups over DoTCP set a connection up, the others found the stub's open; the paper's proxy set "
-        "one up for each.",
+        "{0} % of our DoTCP lookups opened a connection; the others used one that was open. The paper's proxy "
+        "opened one for each lookup.",
         (median("DoTCP new").by(_SOME),),
     ): "I112 I113 I120",
     Cause(
-        "The paper found the cause in its proxy, which set up a second connection over DoT in 60 % of the loads; ours "
-        "sets one up for {0} % of the lookups over DoT and for {1} % of those over DoH.",
+        "The paper names its proxy as the cause: it opened a second DoT connection in 60 % of the loads. Our stub "
+        "opens a new one for {0} % of the DoT lookups and {1} % of the DoH lookups.",
         (median("DoT new").by(_SOME), median("DoH new").by(_SOME)),
     ): "I121",
     Cause(
-        "A query over UDP waits longest where it is lost: {0} % of those over DoUDP were sent again on the links "
-        "without loss. Where the campaign has links with loss they decide this claim alone.",
+        "A DoUDP query takes longest if it is lost. On our links without loss, {0} % of these queries were sent "
+        "again. If the campaign has links with loss, only these decide this claim.",
         (median("DoUDP again").by(_SOME),),
     ): "I137",
 }
-_OF_CELLS = "As in the paper's figure, over the medians of the cells: as many as links times pages."
+_OF_CELLS = "As in the paper's figure, the values are the medians of the combinations of link and page."
 REMARKS: dict[Cause | str, str] = {
-    "The greatest of the cells of the pages with the fewest lookups, medians.": "I001",
-    "The median over links, pages with the most lookups.": "I002",
-    "Of all lookups.": "I113",
+    "The largest median of all links and of the pages with the fewest lookups.": "I001",
+    "The median over the links and the pages with the most lookups.": "I002",
+    "The share is that of all lookups.": "I113",
     _OF_CELLS: "I108 I109 I110 I111 I117 I118 I119 I120 I121",
     f"{_OF_CELLS} The mean of the four transports.": "I114",
-    "Of the pages that stand for the paper's two, as the stub counted them.": "I124",
-    "The link of the least RTT stands for Europe.": "I125 I137",
+    "The lookups of the two pages that correspond to the paper's two, as the stub counted them.": "I124",
+    "The link with the smallest RTT represents Europe.": "I125 I137",
     f"The link {ASIA} and the page {LINKEDIN}; every round is a case.": "I127",
-    "A load with a second connection: what its pool does where the first is in use.": "I122",
-    "Two of the three pages named are the paper's with the fewest lookups.": "I135",
+    "The share of loads with a second connection. The stub opens one if the first is in use.": "I122",
+    "Two of the three named pages are the pages of the paper with the fewest lookups.": "I135",
 }
 FOLLOWS = {
     "I123": "I001, the same number",
