@@ -1,7 +1,7 @@
 """crosslayer: what encrypted DNS costs a web user, and what sharing QUIC between DNS and HTTP/3 gives back.
 
-`open` opens a measured campaign, `measure` measures one on a cluster, `compare` compares resolvers; everything else is
-imported from its package.
+`open` opens a measured campaign, `measure` measures one on a cluster, `compare` compares resolvers. Import every other
+name from the subpackage that defines it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ __all__ = ["__version__", "compare", "measure", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `open`, `measure` and `compare` on first use: commands and testbed do not need their frames and charts."""
+    """Import `open`, `measure` and `compare` on first use.
+
+    They need libraries for data frames and charts, which commands and testbed do not need.
+    """
     if name == "open":
         from crosslayer.notebooks import open_campaign
 

@@ -2,6 +2,7 @@
 
     client -- router program -- resolver, resolver, ...
 
-The box records the truth in a file: its contents, every answer at the far end, and every packet that its router
-dropped. A tool under test must not read this file. docs/reference/box.md describes the TOML file of a box.
+A box writes the true values, called the truth, to a file: the box's hosts, every DNS answer of a crosslayer server, and
+every packet that the router dropped. A tool under test must not read this file. docs/reference/box.md describes the
+TOML file of a box.
 """

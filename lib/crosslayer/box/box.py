@@ -44,17 +44,17 @@ class Box:
     description
         Description of the box.
     seed
-        Seed of the router's random choices: servers behind a balancer, and jitter.
+        Seed of the router's random choices: which server behind a balancer receives a flow, and the jitter of packets.
     truth
-        File to which the truth is appended, JSON Lines; None for a private file.
+        File to which the box appends the truth (its record of true values), JSON Lines; None for a private file.
     packets
-        Whether the truth has a row for every packet, not only for dropped ones.
+        Whether the truth also has a row for every forwarded packet; it always has a row for every dropped packet.
 
     Raises
     ------
     BoxStartError
-        If a part of the box does not start, or this process is not in private namespaces. If the box has a step of the
-        clock, but not virtual time.
+        If a part of the box does not start, or this process is not in private namespaces. If the description has a
+        step of the clock, but this process runs in real time.
     BoxError
         If the file of the truth cannot be written.
     """

@@ -28,7 +28,7 @@ TRANSPORTS: Final[dict[Transport, Protocol]] = {
     "doh3": Protocol.DOH3,
     "doq": Protocol.DOQ,
 }
-"""Transports of a resolver, by their names in a box and in a list of resolvers."""
+"""DNS transports, by the names that the description of a box and a list of resolvers use for them."""
 _OVER_TLS: Final[tuple[Transport, ...]] = ("doudp", "dotcp", "dot", "doh")
 MAKES: Final[dict[Make, tuple[Transport, ...]]] = {
     "crosslayer": tuple(TRANSPORTS),
@@ -240,7 +240,7 @@ class Network:
     """The clients' network: blocked ports, interceptions and NAT."""
 
     blocked: list[Annotated[str, Meta(pattern=r"^(tcp|udp)/[0-9]{1,5}$")]] = field(default_factory=list)
-    """Protocols and ports whose packets are dropped, such as `udp/443`."""
+    """Protocols and destination ports, such as `udp/443`: the router drops packets of clients to these ports."""
     interception: list[Interception] = field(default_factory=list)
     nat: NatBehaviour | None = None
 

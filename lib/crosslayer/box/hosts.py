@@ -14,7 +14,10 @@ _VANTAGE_ADDRESSES: Final = ("198.19.64.{}", "2001:db8:fe::{:x}")
 _CONTROL_ADDRESS: Final = "192.168.54.{}"
 ROUTER_MAC: Final = "0200000000fe"
 GATEWAYS: Final = {4: "198.19.255.254", 6: "2001:db8:ffff::1"}
-"""Next hop of every host, by IP version. No machine has this address: hosts have a permanent neighbour entry for it."""
+"""Default gateway of every host and client, by IP version.
+
+No machine has this address: a permanent neighbour entry maps it to the router's Ethernet address.
+"""
 CLIENT_ADDRESSES: Final = {4: "198.19.0.1", 6: "2001:db8:ff::1"}
 INSIDE_ADDRESS: Final = "192.168.53.2"
 """IPv4 address of the first client if it is behind a NAT."""
@@ -34,20 +37,23 @@ class BoxHost:
     """A host at the far end, in a namespace of its own."""
 
     name: str
-    """Name of the resolver, with site or number if it has several hosts: `near`, `wide/fra`, `many/2`.
+    """Name of the resolver, with site or number if the resolver has several hosts: `near`, `wide/fra`, `many/2`.
 
     Other hosts are `authority`, `origin-N` and `interceptor-N`.
     """
     number: int
     addresses: tuple[str, ...]
     path: tuple[tuple[float, float], ...]
-    """RTT of the host's path: pairs of a time, s, and the RTT from that time on, ms."""
+    """RTT of the host's path: pairs of a time after the start of the box's events, s, and the RTT from then on, ms."""
     resolver: BoxResolver | None = None
     origin: Origin | None = None
     egress: str = ""
     """Source address of queries that the host itself sends, if it shares its addresses with other hosts; else empty."""
     rewritten: bool = False
-    """Whether the host answers in place of other addresses. The router then rewrites the addresses of its packets."""
+    """Whether the host is an interceptor: the router sends it packets whose destination is another address.
+
+    The router replaces this destination by the host's address, and restores the original address in the answers.
+    """
 
     @property
     def site(self) -> str:
@@ -267,7 +273,7 @@ def _rules_of(resolver: BoxResolver, addresses: tuple[str, ...]) -> list[Routing
 
 
 def socket_of(transport: Transport) -> tuple[str, int]:
-    """Protocol below a DNS transport, `tcp` or `udp`, and its port."""
+    """Protocol below a DNS transport (`tcp` or `udp`), and the port of the DNS transport."""
     properties = TRANSPORTS[transport].transport
     over_udp = transport == "doudp" or properties.over_quic
     return "udp" if over_udp else "tcp", properties.port

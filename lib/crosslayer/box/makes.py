@@ -1,6 +1,7 @@
-"""Resolvers of other makes (BIND 9, Unbound etc.) in a box, configured as forwarders with a cache.
+"""Resolvers of a box that run other software than crosslayer's (BIND 9, Unbound etc.), as forwarders with a cache.
 
-They do not report single queries. The truth has only their cache misses, which the authoritative server reports.
+These resolvers do not report individual queries. So the truth (the box's record of true values) has only their cache
+misses, which the authoritative server reports.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _MakeProgram:
 
 
 class MakeServer(Process):
-    """A running resolver of another make than `crosslayer`; `MakeServer.start` makes it."""
+    """A running resolver of a make other than `crosslayer`; `MakeServer.start` starts it."""
 
     name = "a resolver of the box"
     fault = BoxStartError
@@ -67,7 +68,10 @@ class MakeServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until all ports of the resolver are open; else raise `BoxStartError` with its last log lines."""
+        """Wait until all ports of the resolver are open.
+
+        `BoxStartError`, with the resolver's last log lines, if it ends or its ports are not open in time.
+        """
         self.wait_until(lambda: self._listens <= namespaces.listening(self._namespace))
 
     _namespace: str

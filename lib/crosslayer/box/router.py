@@ -4,9 +4,10 @@ This file is a program that imports only the standard library: `router.py CONFIG
 and FAR are the numbers of inherited packet sockets, towards the clients and towards the hosts. Standard input is a
 control socket. Each command is a line of JSON, and its answer is `ok`. {"start": NS} sets time zero of all scheduled
 events, ns since the Unix epoch. {"flush": true} writes the rows that the router otherwise keeps until it ends. The
-truth is appended to the file that CONFIG names.
+router appends the truth (the box's record of true values) to the file that CONFIG names.
 
-A packet's departure time is its kernel receive timestamp plus half the RTT of its path.
+A packet's departure time is its kernel receive timestamp plus half the RTT of its path. If the sending host has jitter,
+a random delay is added to packets towards clients.
 """
 
 from __future__ import annotations
@@ -39,10 +40,16 @@ _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _NAMES = {_TCP: "tcp", _UDP: "udp", _ICMP: "icmp", _ICMP6: "icmp"}
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _SHORT_S, _SHARE = 1e-4, 0.99
-"""Linux prolongs a wait of `select` by up to 0.1 %. So a wait longer than `_SHORT_S` is shortened and then repeated."""
+"""Maximum length, s, of a wait that the router makes at once, and the share of a longer wait that it makes first.
+
+Linux prolongs a wait of `select` by up to 0.1 %. So the router first makes most of a long wait, and then the rest.
+"""
 _FIRST_PORT, _PORTS = 20_000, 40_000
 _CLOCK_SET_NS = 1_000_000
-"""If the difference of time of day and time since boot changes by more than this, ns, the time of day was set."""
+"""Threshold, ns, for a change of the difference between time of day and monotonic time.
+
+A larger change means that the time of day was set.
+"""
 _CLOCK_CONTROL = "/dev/crosslayer-clock"
 
 
@@ -133,21 +140,22 @@ class FarEnd:
     name: str
     mac: bytes
     path: list[tuple[float, float]]
-    """RTT of the host's path: pairs of a time, s, and the RTT from that time on, ms."""
+    """RTT of the host's path: pairs of a time after the start of the events, s, and the RTT from then on, ms."""
     own: dict[int, bytes]
-    """The host's addresses by IP version, if the host answers in place of other addresses; else empty.
+    """The host's addresses by IP version, if the host is an interceptor; else empty.
 
-    The router rewrites packets for other addresses to these addresses.
+    An interceptor receives packets whose destination is another address. The router replaces that destination by one of
+    these addresses.
     """
     jitter_ms: float = 0.0
     """Mean of the random delay of the host's packets towards the client, ms."""
     last_due_ns: dict[int, int] = field(default_factory=dict)
-    """Departure time of the host's latest packet towards each client, ns, by the client's number."""
+    """Departure time of the host's latest packet to each client, ns, by the client's number; empty without jitter."""
     packets: int = 0
     late_ns: list[int] = field(default_factory=list)
 
     def rtt_ms(self, after_s: float) -> float:
-        """RTT of the host's path at a time after the start, s."""
+        """RTT of the host's path, ms, at a time after the start of the events, s."""
         return [rtt for at, rtt in self.path if at <= max(after_s, 0.0)][-1]
 
 
@@ -369,7 +377,7 @@ class Router:
                     control.sendall(b"ok\n")
 
     def flush(self) -> None:
-        """Write the kept rows of packets, and a row per host: how much later than due its packets departed."""
+        """Write the kept rows of packets, and a row per host: how long after their due times its packets departed."""
         for row in self._rows:
             self._write(row)
         self._rows = []

@@ -40,7 +40,10 @@ class BoxServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until every listener is bound; else raise `BoxStartError` with the server's last log lines."""
+        """Wait until every listener is bound.
+
+        `BoxStartError`, with the server's last log lines, if the server ends or its listeners are not bound in time.
+        """
         self.connect(self._control_path)
 
     _control_path: Path
@@ -116,9 +119,9 @@ def _corefile(
     upstream: str = "",
     zone: Path = Path(),
 ) -> str:
-    """Corefile of a server that answers from `zone` or `upstream`; `box` and `own` configure its two plugins.
+    """Corefile of a server that answers from the file `zone` or forwards queries to the address `upstream`.
 
-    `box` has properties of the plugin `box`, `own` of the plugin `coalesce`.
+    `box` has the properties of the CoreDNS plugin `box`, `own` those of the plugin `coalesce`.
     """
     offered = set(transports)
     port = ":53" if offered & {"doudp", "dotcp"} else ":5300"
@@ -138,7 +141,7 @@ def _corefile(
 
 
 def zone_text(description: Description, hosts: Mapping[str, Iterable[str]], wildcard: str) -> str:
-    """Text of a root zone: every name in the box's zone has the address `wildcard`, and `hosts` have theirs."""
+    """Text of a root zone: names in `hosts` have their own addresses, other names of the box's zone have `wildcard`."""
     ttl, zone = description.zone.ttl_s, description.zone.name
     lines = [
         "$ORIGIN .",

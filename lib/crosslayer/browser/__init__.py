@@ -1,4 +1,4 @@
-"""Page loads in the environment's stock browsers: Chromium through Selenium, Firefox over WebDriver BiDi.
+"""Page loads in installed, unmodified browsers: Chromium through Selenium, Firefox over WebDriver BiDi.
 
 This package is independent of campaigns. It returns plain values and the browsers' timing entries.
 """
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Chromium] | type[Firefox]] = {"chromium": Chromium, "firefox": Firefox}
-"""Browser classes by their names in a plan; `vocabulary.BROWSERS` has their programs."""
+"""Classes of browsers, by the name of the browser in a plan; `vocabulary.BROWSERS` has the browsers' programs."""
 
 
 def launch(programs: BrowserPrograms, **options: Any) -> Browser:
@@ -34,8 +34,8 @@ def launch(programs: BrowserPrograms, **options: Any) -> Browser:
     Raises
     ------
     OutsideError
-        If the browser would send packets to an address outside without consent, or resolve names outside. Firefox
-        resolves names when it starts, so it never runs outside.
+        If the browser would send packets to an address outside this machine, or resolve names there, without the user's
+        consent. Firefox resolves names when it starts, so it runs only in private namespaces.
     """
     if KINDS[programs.name] is Firefox:
         outside.check_private("Firefox")

@@ -34,7 +34,10 @@ class Bidi:
         self._socket.close()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Send a command and return its result; their names are those of the WebDriver BiDi specification."""
+        """Send a command and return its result.
+
+        `method` and the names in `parameters` are those of the WebDriver BiDi specification.
+        """
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while (answer := json.loads(self._socket.recv())).get("id") != self._number:
@@ -51,7 +54,7 @@ class Bidi:
         function
             JavaScript: a function of one argument.
         argument
-            A number is passed as a number, any other value as JSON text.
+            Argument of the function, which receives a number as a number and any other value as JSON text.
         context
             Browsing context in which the function runs.
         """

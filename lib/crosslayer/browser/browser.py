@@ -1,16 +1,19 @@
 """Procedures of a measured page load, the same in every browser.
 
-*Decoupled*: the browser receives the addresses. Every load uses a new user context, a fresh profile with its own QUIC
-session cache. The context loads a *priming* page, and the server closes its connections. Then it loads a warm-up page
-on another site, and then the measured page. For a 0-RTT load the priming page is on the page's own host, so the browser
-holds that host's ticket. For a 1-RTT load it is on an alias of the host that serves the same page. The loads differ in
-nothing else. Chance can decide whether a browser stores the token of a connection, and the server's events show it once
-the connection is set up. So the browser first requests a resource that does not exist over the priming connection. If
-the connection leaves the wrong state, the procedure starts again in another context.
+*Decoupled*: the browser is given the addresses. Every load uses a new user context: a fresh profile with its own QUIC
+session cache. The browser loads a *priming* page in this context, and the server closes the connections. Then the
+browser loads a warm-up page on another site, and then the measured page. For a 0-RTT load the priming page is on the
+host of the measured page, so the browser holds that host's ticket. For a 1-RTT load the priming page is on an alias,
+another name of this host with the same page. The two kinds of load differ in nothing else.
+
+Whether a browser stores the token of a connection can depend on chance. The server's events show whether it did, once
+the connection is set up. So the browser opens the priming connection with a request for a resource that does not exist.
+If the browser has the wrong state after this request or after the close, the procedure starts again in another context.
 
 *Coupled*: the browser resolves names itself. A first load in a separate context fills the caches on the path and gives
-the resolver a session. Then the resolver's session is reset. The measured load uses a new context without host cache,
-QUIC sessions and connections. So every lookup reaches the resolver, and every web handshake is full.
+the resolver a session. Then a function of the caller prepares the measured load; for example, it closes the upstream
+connections of the stub. The measured load uses a new context without host cache, QUIC sessions and connections. So
+every lookup reaches the resolver, and every web handshake is full.
 """
 
 from __future__ import annotations
@@ -60,7 +63,10 @@ host => {
   return fetch(`https://${host}/`, {mode: 'no-cors'}).then(both, both);
 }
 """
-"""JavaScript: requests a page and promises its start and end (or failure), ms since the Unix epoch, as JSON."""
+"""JavaScript: requests a page and promises the times at which the request began and ended or failed, as JSON.
+
+The times are in ms since the Unix epoch.
+"""
 _BLANK_PAGE = "about:blank"
 _MISSING_PATH = "/robots.txt"
 """A path that no page has; the response to it is a small document."""
@@ -73,7 +79,7 @@ _PRIMINGS_MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class PageLoad:
-    """One measured load as the browser's W3C timing entries; times in ms after the navigation start."""
+    """One measured load as the browser's W3C timing entries; their times are in ms after the navigation start."""
 
     started_s: float
     """Start of the measured navigation, seconds since the Unix epoch."""
@@ -222,8 +228,9 @@ class Browser(ABC):
     ) -> PageLoad:
         """Measure one load of `https://HOST/` with the coupled procedure; the browser resolves the host itself.
 
-        `reset_sessions` makes the resolver close its upstream connection and keep the state for the next resumption. It
-        is called between the cache-filling load and the measured load. `close_connections` and errors are as in `load`.
+        `reset_sessions` is called between the cache-filling load and the measured load. It brings the resolver into the
+        state that the measured load needs, e.g. it makes the stub close its upstream connections. `close_connections`
+        and errors are as in `load`.
         """
         begin = time.perf_counter()
         with self._failing(host):
@@ -250,11 +257,12 @@ class Browser(ABC):
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """Open a user context for several lookups, between which the browser keeps the state of its resolver.
+        """Open a user context for several lookups.
 
-        Yields a function that makes the browser look up a name that has no address. The function returns the times of
-        the request and of its failure, ms since the Unix epoch. It raises `BrowserError` if the browser fails; the
-        caller should then start a new browser.
+        Between the lookups, the browser keeps the state of its resolver, e.g. connections. This method yields a
+        function that makes the browser request a page of a host name without an address. The request fails after the
+        lookup. The function returns the times at which the request began and failed, ms since the Unix epoch. It raises
+        `BrowserError` if the browser fails; the caller should then start a new browser.
         """
         with contextlib.ExitStack() as stack:
             with self._failing(_BLANK_PAGE):
@@ -276,7 +284,10 @@ class Browser(ABC):
         *,
         before: str = f"https://{WARM_UP_HOST}/",
     ) -> PageLoad:
-        """Load the warm-up page `before`, then measure the page at `url`; `begin` is the start of the procedure."""
+        """Load the warm-up page `before`, then measure the page at `url`.
+
+        `begin` is the start of the procedure by `time.perf_counter`, s.
+        """
         self._open(before)
         browser_idle = self._wait_until_idle()
         setup_ms = (time.perf_counter() - begin) * 1e3
@@ -310,8 +321,8 @@ class Browser(ABC):
 def _settle() -> bool:
     """Wait until background work of the warm-up (prestarted renderers, closing the old tab) no longer uses the CPU.
 
-    The browser is idle if all our processes together use at most one clock tick of CPU time within `_SETTLE_WINDOW_S`.
-    The wait ends after `_SETTLE_MOST_S` at the latest. Returns whether the browser became idle.
+    The browser counts as idle if all processes of this PID namespace together use at most one clock tick of CPU time
+    within `_SETTLE_WINDOW_S`, s. The wait ends after at most `_SETTLE_MOST_S`, s. Returns whether the browser is idle.
     """
     deadline = time.monotonic() + _SETTLE_MOST_S
     used = ticks_used()

@@ -1,4 +1,4 @@
-"""The environment's stock Chromium, driven by Selenium over WebDriver BiDi."""
+"""The installed, unmodified Chromium, driven by Selenium over WebDriver BiDi."""
 
 from __future__ import annotations
 
@@ -204,7 +204,10 @@ def trust(ca_file: Path) -> None:
 
 
 def _netlog(folder: Path) -> tuple[str, ...]:
-    """The switch that makes Chromium write its log to the folder NETLOGDIR; empty if the variable is not set."""
+    """The switch that makes Chromium write its netlog to the folder that the environment variable NETLOGDIR names.
+
+    Empty if the variable is not set.
+    """
     logs = os.environ.get("NETLOGDIR")
     return (f"--log-net-log={Path(logs, folder.name)}.netlog",) if logs else ()
 

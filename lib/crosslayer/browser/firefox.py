@@ -1,4 +1,4 @@
-"""The environment's stock Firefox, driven over WebDriver BiDi without a driver.
+"""The installed, unmodified Firefox, driven over WebDriver BiDi without a driver.
 
 A user context is one of Firefox's containers: sessions, tickets and tokens are separate for each container.
 """
@@ -223,8 +223,9 @@ class Firefox(Browser):
     def _ask_over_h3(self) -> None:
         """Load the warm-up page until it is loaded over HTTP/3; `BidiError` if all `_TRIES` loads use TCP.
 
-        At its first request Firefox starts to read its list of HTTP/3 hosts from a file of its profile. It uses TCP
-        until it has read the file. A pause does not help, because it prevents Firefox from reading the file.
+        At its first request Firefox starts to read its list of HTTP/3 hosts from a file of its profile. Firefox uses
+        TCP until it has read the file. A pause between the loads does not help: during a pause Firefox does not read
+        the file.
         """
         for _ in range(_TRIES):
             with self._context():

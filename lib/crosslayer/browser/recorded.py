@@ -58,9 +58,9 @@ class Likeness:
     bytes: int
     """Bytes of the bodies that the server sent."""
     swapped: float | None
-    """Share of the pairs of requests whose order is not the recorded one, without ties (`_TIE_MS`).
+    """Share of the pairs of requests that were made in the opposite of the recorded order.
 
-    None if the recording has no times.
+    Pairs that the recording treats as simultaneous (`_TIE_MS`) do not count. None if the recording has no times.
     """
     recorded_ms: float | None
     load_ms: float
@@ -137,7 +137,10 @@ def compare(folder: Path, recorded: PageRecording, profile: Profile, *, backend:
 
 
 def _with_warm_up(folder: Path, specs: Path) -> dict[str, pages.PageSpec]:
-    """Specifications of the folder's page and of the warm-up page, linked into one folder."""
+    """Create the folder `specs` with links to `folder`, which is a page, and to the warm-up page.
+
+    Returns the specifications of both pages, by name.
+    """
     specs.mkdir()
     for source in (folder, pages.find_spec_dir() / pages.WARMUP):
         (specs / source.name).symlink_to(source)

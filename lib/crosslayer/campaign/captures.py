@@ -111,9 +111,10 @@ class Captures:
 
     @contextlib.contextmanager
     def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[LoadCapture]:
-        """Capture the load that the block makes. The block must set `rows` of the yielded object.
+        """Capture the load that the block makes, if the plan captures loads of this round.
 
-        With a netlog, `rows` then also have its handshake time in the column `netlog_handshake_ms`.
+        The block must set `rows` of the yielded object. If Chromium wrote a netlog, this method then adds the handshake
+        time from the netlog to the rows of `page_loads`, as the column `netlog_handshake_ms`.
         """
         load = LoadCapture(condition)
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
@@ -170,10 +171,10 @@ class Captures:
 
 
 def netlog_part(file: BinaryIO, start: int) -> bytes:
-    """Events of Chromium's netlog from the offset `start` on, as a complete netlog; empty without such events.
+    """Events of Chromium's netlog from the offset `start` on, as a complete netlog; empty if there are no such events.
 
-    Of more than `_NETLOG_BYTES`, only the end is kept, because the measured load follows its priming. Only the
-    constants and these events are read, because the whole file may exceed the memory of a process in a guest.
+    If the events have more than `_NETLOG_BYTES`, only the last ones are kept, because the measured load is at the end.
+    Only the constants and these events are read: the whole file may exceed the memory of a process in a guest.
     """
     head = b""
     while _EVENTS not in head and (more := file.read(_CHUNK_BYTES)):
@@ -194,7 +195,7 @@ def handshake_ms(log: bytes, host: str) -> float | None:
     """Time from the first Initial to the last Handshake packet of Chromium's newest QUIC connection to a host, ms.
 
     Only packets that Chromium sent count. The netlog has whole milliseconds, and its beginning may be cut off. None if
-    it has no such connection or not both packets, or has another format.
+    the netlog has no such connection, lacks one of the two packets, or has another format.
     """
     if not log:
         return None

@@ -71,9 +71,9 @@ def dask_executor(
 ) -> Executor:
     """Make an executor that measures on those workers of a Dask cluster that offer the resource `testbed`.
 
-    Workers may join and leave. A worker that cannot measure or fails is reported and receives no more tasks. So is one
-    whose commit differs from the starter's, or whose versions differ from those of the campaign or of most workers. If
-    a worker ends or does not answer, another worker measures its batch.
+    Workers may join and leave. A worker that cannot measure or fails is reported and receives no more tasks. The same
+    applies to a worker whose commit differs from the starter's, or whose versions differ from those of the campaign or
+    of most workers. If a worker ends or does not answer, another worker measures its batch.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def connected(
     hosts: str | None = None,
     clock: Clock = "wall",
 ) -> Iterator[Client]:
-    """A client of a running scheduler, or of a new Dask cluster that ends with the block.
+    """A Dask client of a running scheduler, or of a new Dask cluster that ends with the block.
 
     Parameters
     ----------
@@ -388,7 +388,8 @@ class _Campaign:
         """Call a function on each worker; return its result or exception by worker address.
 
         A worker that does not answer within `within_s` is removed from the cluster, because Dask would send it tasks
-        for five more minutes. If its process continues later, it ends. A loop around its command can start it again.
+        for five more minutes. If the process of a removed worker continues later, it ends itself. A shell loop around
+        the worker's command can start a new process.
         """
 
         async def one(worker: str) -> dict[str, Any]:
@@ -407,7 +408,10 @@ class _Campaign:
         return results
 
     def _leave_out(self, worker: str, why: str) -> None:
-        """Exclude a worker from further tasks. Its waiting tasks go to others; Dask would leave them at this worker."""
+        """Exclude a worker from further tasks.
+
+        Tasks that wait at this worker go to other workers; Dask would leave them at this worker.
+        """
         self._refused.append(why)
         self._say(f"A worker is left out: {why}")
         self._client.run_on_scheduler(
@@ -462,7 +466,8 @@ class _Campaign:
     def _again(self, batch: RoundBatch, why: str, *, counts: bool) -> None:
         """Put a batch back in front of the waiting batches.
 
-        If `counts` is true, this is a failure of the batch's first round. `CampaignError` after `_ATTEMPTS` failures.
+        If `counts` is true, this call counts as a failure of the batch's first round. `CampaignError` after `_ATTEMPTS`
+        failures of the same round.
         """
         self._failed_attempts[batch[0]] += counts
         if self._failed_attempts[batch[0]] >= _ATTEMPTS:
@@ -472,7 +477,7 @@ class _Campaign:
         self._todo.appendleft(batch)
 
     def _why(self, error: BaseException, key: str) -> str:
-        """Reason why a task returned no answer. Workers on which the task raised an exception are excluded."""
+        """Reason why a task returned no answer. This method excludes workers on which the task raised an exception."""
         from distributed import KilledWorker
 
         if not isinstance(error, (KilledWorker, asyncio.CancelledError)):

@@ -1,6 +1,7 @@
 """Conditions of studies. Each has a name, a table for its rows, an instrument, and a way to make one observation.
 
-Most studies need no measurer of their own: they have a table `CONDITIONS`, and `MEASURER = measuring(CONDITIONS)`.
+An instrument is the object that makes observations, e.g. a browser or a set of DNS clients. Most studies need no
+`Measurer` class of their own: they have a dictionary `CONDITIONS`, and `MEASURER = measuring(CONDITIONS)`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Condition(ABC):
 
     @abstractmethod
     def open(self, context: RoundContext, sharing: Sequence[Any]) -> Any:
-        """Open the instrument: an object with a method `close`.
+        """Open and return the instrument, an object with a method `close`.
 
         Parameters
         ----------
@@ -170,9 +171,9 @@ class Load(Condition):
     """Value of the column `condition`: main, or the name of a variation of browser or server."""
     role: Role = Role.MEASURED
     primed_alias: int | None = None
-    """Number of the alias of the page's host that is primed.
+    """Number of the alias from which the priming page is loaded instead of from the page's own host.
 
-    None: the page's own host is primed, so that its ticket resumes the session.
+    None: the priming page is on the page's own host, so that the ticket of this host resumes the session.
     """
     token: bool = True
     """Whether the browser also has an address-validation token, if the page's own host is primed."""
@@ -208,7 +209,10 @@ class Load(Condition):
 
     @property
     def repeated(self) -> Load:
-        """This load as the second of an A/A self-check. If the first primes an alias, the second primes the next."""
+        """The second load of an A/A self-check, whose first load is this one.
+
+        If the first load primes an alias, the second load primes the next alias.
+        """
         alias = None if self.primed_alias is None else self.primed_alias + 1
         return replace(self, role=Role.SELF_CHECK, primed_alias=alias)
 
@@ -237,7 +241,10 @@ class Load(Condition):
 
 
 FULL_HANDSHAKE = Load("1-rtt", primed_alias=0)
-"""A page load over H3 1-RTT with a full handshake; also the first load of every browser process, without a row."""
+"""A page load over H3 1-RTT with a full handshake.
+
+Every new browser process also makes this load first, as a warm-up without a row.
+"""
 
 REFUSED = Load("1-rtt", "refused", Role.CONTROL, refused=True)
 """The negative control: primed as for 0-RTT, but the server refuses the ticket and must log a full handshake."""
@@ -250,7 +257,7 @@ def self_checks(conditions: Mapping[str, Condition]) -> dict[str, Load]:
 
 
 class ConditionsMeasurer(Measurer):
-    """Measures the conditions of a table; `measuring` makes the subclass of a study."""
+    """Measures the conditions in a study's dictionary `CONDITIONS`; `measuring` makes the subclass of a study."""
 
     table: ClassVar[Mapping[str, Condition]]
     """Conditions of every round, by name."""
@@ -285,8 +292,8 @@ class ConditionsMeasurer(Measurer):
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """The self-check of this round, if any.
 
-        Self-checks take turns: each is in one of `aa_period` rounds of a cell. With more than `aa_period` self-checks,
-        every round has one.
+        Self-checks take turns: a cell repeats each after `aa_period` rounds, or after as many rounds as there are
+        self-checks, if these are more. If `aa_period` is 0, no round has a self-check.
         """
         names = self._supported(self.checks)
         period = self.context.plan.options.aa_period if names else 0
@@ -296,7 +303,7 @@ class ConditionsMeasurer(Measurer):
         return names[turn : turn + 1]
 
     def table_and_columns(self, condition: str) -> tuple[str, Row]:
-        """Table and columns of a condition."""
+        """Table of a condition's rows, and the columns and values that distinguish them from other conditions' rows."""
         one = self._condition(condition)
         return one.table, one.columns
 

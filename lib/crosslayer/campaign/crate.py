@@ -29,9 +29,10 @@ _PARQUET = "application/vnd.apache.parquet"
 
 
 def of_campaign(folder: Path) -> Path:
-    """Write the RO-Crate of a dataset: the measurement, its plan from `campaign.json`, and its files.
+    """Write the RO-Crate of a dataset.
 
-    Returns the path of the crate's metadata file.
+    It describes the measurement, the plan in `campaign.json`, and the dataset's files. Returns the path of the crate's
+    metadata file.
 
     Raises
     ------

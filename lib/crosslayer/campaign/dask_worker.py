@@ -97,13 +97,16 @@ _LOCK = threading.Lock()
 
 
 async def offer(dask_worker: Any) -> None:
-    """Announce the testbeds of this worker again: an earlier campaign may have excluded it."""
+    """Announce the testbeds of this worker again, because an earlier campaign may have excluded the worker."""
     if number := dask_worker.state.total_resources.get(RESOURCE, 0):
         await dask_worker.set_resources(**{RESOURCE: number})
 
 
 async def report(pickled: bytes) -> WorkerReport:
-    """Report on this worker before its first task. A thread examines it, so that Dask's event loop continues."""
+    """Report on this worker before its first task.
+
+    A thread examines the worker's machine, so that Dask's event loop continues.
+    """
     request: Request = pickle.loads(pickled)
     return await asyncio.to_thread(_report, request)
 
@@ -115,7 +118,7 @@ def _report(request: Request) -> WorkerReport:
 
 
 def examine(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
-    """Examine this machine, once per process; see `WorkerHooks.examine`."""
+    """Examine this machine, once per process for each study, browser and clock; see `WorkerHooks.examine`."""
     with _LOCK:
         if (key := (measurer, plan.browser, clock)) not in _known:
             _known[key] = _examination(measurer, plan, clock)

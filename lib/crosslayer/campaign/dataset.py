@@ -55,11 +55,11 @@ _UNTOLD = {
     "clock": pl.col("clock").fill_null("wall"),
     "host": pl.col("host").fill_null("").cast(pl.Categorical),  # 4 bytes per row, since the analysis groups by it
 }
-"""Expressions of columns that older files lack: they replace missing values by a default."""
+"""Expressions, by column, for columns that older files lack; each replaces missing values by a default."""
 
 
 _PATHS = {"netem": "links emulated by netem", "uml": "links emulated by netem in User-Mode Linux"}
-"""Words of captions for the backends that emulate links."""
+"""Words that captions use for the link backends, by the backend's name."""
 
 
 def _option_text(name: str, value: Any) -> str:
@@ -77,7 +77,7 @@ def _value_text(value: Any) -> str:
 
 
 def _of_tables(value: Any) -> bool:
-    """Whether an option is a list of tables, which is too long for a caption."""
+    """Whether the value of an option is a list of TOML tables (mappings), which is too long for a caption."""
     return isinstance(value, list | tuple) and any(isinstance(part, Mapping) for part in value)
 
 
@@ -132,7 +132,7 @@ class Campaign:
     capture: tuple[str, ...] = ()
     """Kinds of captures that were kept in addition to the rows of the loads (`plan.Kind`)."""
     capture_rounds: int = 1
-    """Number of first rounds of each cell whose captures were kept."""
+    """Number of rounds of each cell, from its first round on, whose captures were kept."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Campaign:
     ended: str = ""
     """End of the measurement, UTC; empty while the campaign is not finished."""
     backend: str
-    """Link backend (`netem` or `uml`), or a text of a campaign without an emulated link."""
+    """Link backend (`netem` or `uml`), or words for the paths of a campaign without emulated links."""
     host: Host
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Every measuring machine, by its name in the column `host`.
@@ -200,7 +200,7 @@ class Campaign:
     def plan(self) -> dict[str, Any]:
         """Values of the plan and of the study's options, by key, without the captures.
 
-        A list of tables is replaced by a text with its length.
+        If an option is a list of TOML tables, a text with the length of the list replaces the list.
         """
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
         given = {"congestion_control": self.congestion_control} if self.congestion_control else {}
@@ -220,13 +220,13 @@ class Campaign:
 
 
 def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of `host_load` for the rounds above `BUSY_PERCENT`; none in virtual time."""
+    """Rows of `host_load` for the rounds in which other work took more than `BUSY_PERCENT`; none in virtual time."""
     taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
     return host_load.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
 
 def dataset_sha256(folder: Path) -> str:
-    """SHA-256 of `campaign.json` and all files of the tables, which identifies the dataset in its results.
+    """SHA-256 of `campaign.json` and all files of the tables; figures and reports identify their dataset by it.
 
     In the folder, this command prints the same value, with `LC_ALL=C`:
     `sha256sum campaign.json */*/*.parquet | sha256sum`.
@@ -402,10 +402,10 @@ class Dataset:
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:
-    """Campaigns in virtual time of the same study as `dataset`, a campaign in real time.
+    """Campaigns in virtual time of the study of `dataset`, if `dataset` is a campaign in real time; else an empty list.
 
-    They are in folders next to the dataset's folder NAME, and their names begin with `NAME-virtual`. A dataset in
-    virtual time has none.
+    They are in folders next to the folder of `dataset`. If that folder's name is NAME, the names of their folders begin
+    with `NAME-virtual`.
 
     Raises
     ------
@@ -462,11 +462,11 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
 
 
 def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read the conditions of a table and its faults, each as a frame.
+    """Read the files of a table; returns a frame of its conditions and a frame of its faults.
 
     The first frame has a row per condition: key, folder, number of rows and, for observations, number of rounds. The
-    second has a row per folder; a column `FAULT:COLUMN` counts the rows with that fault. Each folder is read
-    separately, since counting distinct rounds takes memory for each round.
+    second frame has a row per folder. Its columns `FAULT:COLUMN` have the number of rows whose COLUMN has this FAULT.
+    Each folder is read separately, since counting distinct rounds takes memory for each round.
     """
     key = [column.name for column in table.columns if column.key]
 
@@ -495,7 +495,7 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
     """Number of rows of each condition, and whether every condition's rounds are strictly ascending, hence distinct.
 
-    So a large campaign without duplicates is recognised without keeping all its rounds in memory.
+    Rounds in ascending order have no duplicates, and this check does not keep all rounds of a campaign in memory.
     """
     parts = []
     for start in count(0, _AT_ONCE):

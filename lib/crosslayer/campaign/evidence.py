@@ -34,9 +34,9 @@ def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | 
 def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool | None:
     """Whether a browser has kept the token of its last connection to a host; None if the server sent no token.
 
-    Chromium keeps a token only if it already has a session ticket of the server (`needs_ticket`). quic-go puts ticket
-    and token into one packet in random order: without this check, half of Chromium's loads would have no token. A
-    retransmitted packet brings the token again, after the ticket.
+    `needs_ticket` is whether the browser keeps a token only if it already has a session ticket of the server, as
+    Chromium does. quic-go puts ticket and token into one packet in random order: without this check, half of Chromium's
+    loads would have no token. A retransmitted packet brings the token again, after the ticket.
     """
     kept: dict[str | None, bool] = {}
     to_host = None
@@ -82,8 +82,8 @@ def load_evidence(
         The page that was loaded.
     early_data, resumed, validated
         Expected evidence: the request is early data, the handshake is resumed, a token proves the client's address.
-        `error` is set if the evidence differs. Of the page's other origins, each must have a request over HTTP/3, and
-        their connections must agree with `resumed`.
+        `error` is set if the evidence differs. The log must also have a request over HTTP/3 to each of the page's other
+        origins, and the connections of these requests must agree with `resumed`.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.listener == "h3"]
     documents = [event for event in requests if event.path == "/" and event.host == page.host]
@@ -160,7 +160,7 @@ def exchange_columns(result: dns.ExchangeResult, events: Iterable[Event]) -> dic
 
 
 def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[str, str]:
-    """Check that the server answered every resource of the measured load.
+    """Check that every resource of the page was requested and answered in the measured load.
 
     Returns the column `error` of `page_loads` if a resource failed or was not requested, else an empty dictionary.
 

@@ -29,7 +29,8 @@ def export(store: Store, folder: Path) -> Path:
     Raises
     ------
     CampaignError
-        If the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
+        If the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses the
+        folder.
     """
     from crosslayer.campaign.dataset import Campaign
 
@@ -107,7 +108,10 @@ def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
 
 
 def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:
-    """Write the rows of one link as a Parquet file below `folder`; returns their number. There must be a chunk."""
+    """Write the rows of one link as a Parquet file below `folder`; returns the number of rows.
+
+    `chunks` must not be empty.
+    """
     import pyarrow.parquet as pq
 
     part = folder / f"link={link}" / "part-0.parquet"

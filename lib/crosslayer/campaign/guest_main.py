@@ -26,7 +26,7 @@ COMMAND: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
 
 
 def main() -> None:
-    """Measure the job from standard input; if this fails, the last line of output has the fault."""
+    """Read a job from standard input and measure it; if this fails, the last line of output has the fault."""
     try:
         namespaces.enter(COMMAND)
         from crosslayer.campaign.rounds import local_executor  # imported late: `enter` starts this program again

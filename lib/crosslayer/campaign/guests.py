@@ -168,7 +168,7 @@ class _GuestSlot:
         return parts
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Replace the guest if one of its programs can no longer map memory, because this guest would never end."""
+        """Replace the guest if a program in it can no longer map memory, because such a guest never ends."""
         if self._todo:
             try:
                 self._machine.check_programs()
@@ -204,7 +204,7 @@ class _GuestSlot:
         self._start()
 
     def _is_kept(self, checks: FinishedRound) -> bool:
-        """Whether the campaign stores these checks: it stores those of each link's first task, and all failed ones."""
+        """Whether the campaign stores these link checks: those of each link's first task, and all failed ones."""
         rows = checks.rows["link_checks"]
         return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)
 

@@ -1,4 +1,4 @@
-"""Write datasets from the measurements of others."""
+"""Write datasets from measurements that were not made with crosslayer."""
 
 from __future__ import annotations
 

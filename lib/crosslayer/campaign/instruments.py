@@ -329,7 +329,7 @@ def warmed(
 ) -> list[dns.ExchangeResult]:
     """Make an exchange. To resume a session, first make the priming exchange that fetches ticket and token.
 
-    Returns the results in this order, the priming exchange first.
+    Returns the results in the order of the exchanges: the priming exchange, if any, then the measured exchange.
     """
     sessions = dns.SessionStore()
     steps = [(resumption, False)]
@@ -348,7 +348,8 @@ def exchange_rows(
 ) -> list[dict[str, Any]]:
     """Rows of `dns_exchanges` from the results of `warmed`: priming exchange (if any) and measured exchange.
 
-    All rows have the columns of `row`. The row of the priming exchange also has the columns `priming`.
+    All rows have the columns of `row`. In the row of the priming exchange, the columns in `priming` replace columns of
+    `row` with the same name.
     """
     *before, measured = results
     events = list(events)

@@ -30,7 +30,10 @@ RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
 
 MOST_ROUNDS = 100_000
-"""Maximum number of rounds of a plan, 26 times that of TNSM24; memory holds all rounds of all cells."""
+"""Maximum number of rounds of each cell of a plan, 26 times the number in TNSM24.
+
+It is limited because a list of all rounds of all cells is held in memory.
+"""
 
 _OF_A_GUEST = 8
 """Maximum number of rounds per guest: enough to amortise its start, few enough that all guests finish together."""
@@ -87,9 +90,10 @@ class Plan:
         return tuple(Cell(link, page) for link in self.links for page in self.pages)
 
     def order(self, round_number: int) -> list[Cell]:
-        """Cells of one round: the links in random order, and for each link the pages in random order.
+        """Cells in the order in which they are measured with this round number.
 
-        The pages of a link stay together, since each change of link costs a check of its rates.
+        The links are in random order, and for each link the pages are in random order. The pages of a link stay
+        together, since each change of link costs a check of its rates.
         """
         draw = self._draw(round_number)
         links = draw.sample(self.links, len(self.links))
@@ -192,8 +196,8 @@ def check_names(
     Raises
     ------
     CampaignError
-        For an unknown link or page, a browser or page that the study cannot use, or a netlog without Chromium. The
-        error has this name, and the possible names.
+        For an unknown link or page, a browser or page that the study cannot use, or a netlog without Chromium. For a
+        link, page or browser, the error has its name and the possible names.
     """
     for kind, wanted, known, further in (
         ("link profile", plan.links, links, MADE),
