@@ -71,7 +71,10 @@ def _output_failed() -> bool:
 
 
 def main() -> None:
-    """Entry point. Foreseeable errors are printed as one message with the next step, never as a traceback."""
+    """Entry point. Foreseeable errors are printed as one message.
+
+    If the environment variable CROSSLAYER_DEBUG is set, a traceback precedes the message.
+    """
     # The matrices of the bootstrap are small, so threads of BLAS would mostly wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     color = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: colours only on a terminal

@@ -14,7 +14,7 @@ _MS_PER_TICK = 1e3 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU use of the host between two moments; times are sums over all processors."""
+    """CPU use of the host between two moments; CPU and steal times are sums over all processors."""
 
     started_s: float
     """Seconds since the Unix epoch."""
@@ -23,7 +23,10 @@ class Usage:
     own_cpu_ms: float
     """CPU time of the processes in this PID namespace, ended ones included, ms."""
     others_ms: float
-    """CPU time of all other processes of the host, ms, without interrupts, which crosslayer may have caused."""
+    """CPU time of all other processes of the host, ms.
+
+    It excludes the time of interrupts, because crosslayer may have caused them.
+    """
     steal_ms: float
     """Time in which the hypervisor gave the processors to other guests, ms."""
     pressure_ms: float | None

@@ -55,7 +55,10 @@ _type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
 
 
 class FieldError(ValueError):
-    """Raised by the `__post_init__` of a checked type: what is wrong (no full stop), the field, and the next step."""
+    """A fault in the value of a field: what is wrong (no full stop), the key of the field, and the next step.
+
+    Types that `checked` converts to may raise it in their `__post_init__`.
+    """
 
     def __init__(self, what: str, *, key: str = "", next_step: str = "") -> None:
         super().__init__(what)
@@ -83,7 +86,7 @@ def checked(
     where
         The file; if `values` is only a part of the file, also the name of this part.
     error
-        The package's exception class.
+        Exception class of the calling package.
     next_step
         Next step for a missing key and for faults without a more specific next step.
     foreign_keys

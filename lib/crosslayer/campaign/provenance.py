@@ -96,28 +96,34 @@ def host() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Versions of Python, its OpenSSL (for clients of DoT and DoH), crosslayer, and packages that crosslayer uses."""
+    """Versions of Python, crosslayer, the packages in `_PACKAGES`, and the OpenSSL of Python, by name.
+
+    The clients for DoT and DoH use this OpenSSL.
+    """
     versions = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
     versions["openssl"] = ssl.OPENSSL_VERSION
     return versions | {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
 def server_version(program: Path) -> str:
-    """Version that the server prints: CoreDNS and Go."""
+    """Versions of CoreDNS and Go, as the server program prints them for `-version`, in one line."""
     output = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
     return " ".join(output.replace(",", " ").split())
 
 
 def quic_go_version(program: Path) -> str:
-    """Version of quic-go in one of our Go programs, from the program's build information; empty if it has none."""
+    """Version of quic-go in one of our Go programs, from the program's build information.
+
+    Empty if the program does not contain quic-go.
+    """
     versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
     return versions[1].decode() if versions else ""
 
 
 def revision() -> dict[str, Any]:
-    """Git revision of this package's checkout, and whether the checkout has no uncommitted changes.
+    """Git revision of this package's checkout (`revision`), and whether all its changes are committed (`clean`).
 
-    Without a checkout, CROSSLAYER_REVISION gives both. Both are None if unknown.
+    Without a checkout, both values come from the environment variable CROSSLAYER_REVISION. They are None if unknown.
     """
     root = resources.home()
     if root is None:
@@ -130,7 +136,10 @@ def revision() -> dict[str, Any]:
 
 @cache
 def _checked_out(program: str, root: Path) -> dict[str, Any]:
-    """Git revision and state of a checkout. Cached, because the process keeps the code with which it started."""
+    """Git revision of a checkout, and whether all its changes are committed, as in `revision`.
+
+    The result is cached: later changes of the checkout do not change the code that this process runs.
+    """
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)

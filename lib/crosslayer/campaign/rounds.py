@@ -32,7 +32,7 @@ from crosslayer.testbed.testbed import Testbed
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Rounds to measure: of a campaign, or of one guest."""
+    """The rounds that an executor measures: all that a campaign lacks, or the part for one guest or worker."""
 
     plan: Plan
     campaign: str
@@ -48,12 +48,15 @@ class Job:
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the programs that have measured the campaign so far, by name; empty for a new campaign."""
     quiet: bool = False
-    """Whether the executor reports nothing at its start, because its caller does."""
+    """Whether the executor prints no line about the link backend and the link checks at its start.
+
+    This is set in a guest, because the process that started the guest reports the start and the link checks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRound:
-    """A part of a job that is finished: a round of a cell, or link checks before the first round."""
+    """A finished part of a job: one round of a cell, or link checks before the first round."""
 
     cell: Cell | None
     """Cell of the round; None for link checks before the first round."""
@@ -68,13 +71,14 @@ class FinishedRound:
     host: provenance.MeasuringHost | None = None
     """Machine that measured this part; None for the machine of this process."""
     captured: tuple[CaptureFiles, ...] = ()
-    """Captured files of the round's loads, if the plan has captures."""
+    """Capture files of the round's loads; empty if the plan has no captures."""
 
 
 _STEP_NS = 1_000_000
-"""If the difference between Unix time and the monotonic clock changes by more than this, ns, Unix time was set.
+"""Limit, ns, of a change of the difference between Unix time and the monotonic clock.
 
-Gradual corrections (slewing) change both clocks.
+If the difference changes by more than this limit, Unix time was set. Gradual corrections (slewing) change both clocks,
+so they do not change the difference.
 """
 _READINGS = 5
 _ROUND_ATTEMPTS = 3
@@ -107,7 +111,8 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     Raises
     ------
     TestbedError
-        If this machine cannot provide the testbed; nothing was measured then.
+        If this machine cannot provide the testbed, or its clock is set before the first round is measured. No round
+        was measured then.
     ProcessDied
         If programs of the testbed die repeatedly before the first round is measured.
     CampaignError
@@ -253,8 +258,9 @@ def _round(
 ) -> tuple[Rows, int]:
     """Measure one round of a cell: check the link, measure every condition once, and check the link again.
 
-    If the second check fails, the rows are kept with an error that excludes them from results. Returns the rows, also
-    of the checks and of the machine's load, and the number of failed observations.
+    If the first check fails, no condition is measured, and the row of each condition has an error. If the second check
+    fails, the measured rows get an error that excludes them from results. Returns the rows and the number of failed
+    observations. The rows include those of the link checks and of the CPU load.
     """
     meter = Meter()
     profile = job.profiles[cell.link]

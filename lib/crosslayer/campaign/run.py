@@ -37,14 +37,14 @@ def measure(
     source: Executor = local_executor,
     own_pages: tuple[Path, ...] = (),
 ) -> Path:
-    """Measure the rounds of a plan that the folder lacks, then export the dataset.
+    """Measure all rounds of a plan that are not stored yet, then export the dataset.
 
     Parameters
     ----------
     plan
         Plan of the campaign.
     folder
-        Folder of the dataset; a campaign of the same plan in it is continued.
+        Folder of the dataset. If it contains a campaign of the same plan, that campaign is continued.
     measurer
         Measurer of the plan's study.
     profiles
@@ -124,7 +124,10 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
 
 
 def identify(store: Store, plan: Plan) -> str:
-    """Return the campaign's identifier. The first call makes it and also stores start time and git revision."""
+    """Return the campaign's identifier.
+
+    If the store has none, generate it, and store it with the start time and the git revision.
+    """
     if (known := store.fact("campaign")) is None:
         known = f"{plan.study}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{plan.seed}"
         store.set_fact("campaign", known)
@@ -134,9 +137,10 @@ def identify(store: Store, plan: Plan) -> str:
 
 
 class Hosts:
-    """The machines of a campaign: their names in rows, and their versions.
+    """The machines of a campaign: their names in rows, and the versions of the programs on them.
 
-    If a machine's versions differ from those that the campaign had before, a note of the campaign names the programs.
+    If a machine's versions differ from the stored ones, a note is added to the campaign. The note names the programs
+    whose versions differ.
     """
 
     def __init__(self, store: Store, campaign: str) -> None:

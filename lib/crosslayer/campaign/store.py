@@ -30,7 +30,7 @@ _DATASET = ("campaign.json", *TABLES, "captures")
 _CHUNK_ROWS = 10_000
 """Maximum number of rows of a chunk, so that memory does not depend on the size of a table."""
 _FULL_BYTES = 1_000_000
-"""If less space is free, bytes, a `disk I/O error` of SQLite counts as a full disk."""
+"""Free space, bytes, below which a `disk I/O error` of SQLite counts as a full disk."""
 
 Rows = Mapping[str, Iterable[Mapping[str, Any]]]
 """Rows by table; a row has values by column and may lack columns."""
@@ -205,7 +205,13 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Roll back the block's transaction if it fails; refuse a file that another program has changed meanwhile."""
+        """Roll back the transaction of the block if SQLite reports an error.
+
+        Raises
+        ------
+        CampaignError
+            For an error of SQLite. Also before the block, if another program has changed the file since the last write.
+        """
         opened = hasattr(self, "_left")
         if opened:
             self.check_untouched()
@@ -239,8 +245,8 @@ class Store:
         Raises
         ------
         CampaignError
-            If this has happened. The error names the file with the rounds, if they are not lost. If the database was
-            removed, a new file is written with its rounds.
+            If another program has done so. If the database was removed, its rounds are first written to a new file.
+            The error names the file that contains the rounds, or says that they are lost.
         """
         if self._stamps() == self._left:
             return

@@ -16,7 +16,10 @@ from crosslayer.pages import PageSpec
 from crosslayer.testbed.server import Server
 
 SETTINGS = dns.ClientSettings(timeout_s=60.0)
-"""Settings for all visits: on the slowest link, the largest page takes longer than the default timeout of a query."""
+"""Client settings for all visits, with a long timeout.
+
+On the slowest link, the largest page takes longer than the default timeout of a query.
+"""
 
 _QUIET_S = 0.2
 """Wait after which the link is idle, s.

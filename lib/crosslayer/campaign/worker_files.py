@@ -74,7 +74,7 @@ def pack(job: Job) -> WorkerFiles | None:
 
 
 def localise(job: Job, name: str) -> Job:
-    """Copy of a job in which the paths of pages and traces are those of a worker's unpacked archive `name`.
+    """Copy of a job in which the paths of own pages and traces point into this worker's unpacked archive `name`.
 
     Raises
     ------

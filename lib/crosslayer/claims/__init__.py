@@ -1,7 +1,8 @@
-"""Checks of published statements: from frames of observations to a frame of verdicts, without clock or network.
+"""Checks of published statements: compute a frame of verdicts from frames of observations.
 
-`check` compares published results with a campaign. The packages of the studies define the checks with `measures` and
-`rules`. `tolerances` has the tolerances, and `data` gives the checks their estimates.
+This package uses neither clock nor network. `check` compares published results with a campaign. The packages of the
+studies define the checks with `measures` and `rules`. `tolerances` has the tolerances. `data` computes the estimates
+for the checks.
 """
 
 from crosslayer.claims.compared import compared

@@ -1,4 +1,4 @@
-"""Comparison of the verdicts of two campaigns, of the same plan or of two clocks."""
+"""Comparison of the verdicts of two campaigns, e.g. one in real time and one in virtual time."""
 
 from __future__ import annotations
 

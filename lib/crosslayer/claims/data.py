@@ -1,7 +1,9 @@
-"""Observations of a campaign for the checks: estimates by series, link and page, all from the same resampled rounds.
+"""Observations of a campaign, and the estimates that checks compute from them.
 
-A study constructs an `Observed` from its rows. If the campaign lacks a number, `Observed` raises `NotMeasured` with the
-reason, so no check needs to handle this case.
+A series is the values of one quantity, e.g. the durations of exchanges over DoQ. An estimate is for one series on some
+links and pages. All estimates use the same resamples of the rounds. A study constructs an `Observed` from its rows. If
+the campaign lacks data for an estimate, `Observed` raises `NotMeasured` with the reason. So no check needs to handle
+this case.
 """
 
 from __future__ import annotations
@@ -19,16 +21,17 @@ FEWEST_ROUNDS = 3
 """Minimum number of rounds of any estimate: one or two observations do not describe a distribution."""
 
 _KEPT_IN_MEMORY = 40_000_000
-"""Maximum total observations of the samples in the cache, which exists because checks often share samples."""
+"""Maximum number of observations in all cached samples together; they are cached because many checks share a sample."""
 
 _SAME_RTT = 0.01
 _EQUAL_SHARES = 0.8
 
 Statistic = Callable[[Sample, Counts | None], Estimate]
-"""Function that computes an `Estimate` from a sample and the numbers of draws of each resample.
+"""Function that computes an `Estimate` from a sample and its resamples.
 
-The second argument is None if there are too few rounds for resamples. The function must be hashable, because it is part
-of the cache key of estimates.
+The second argument is the number of times that each resample contains each block of rounds (`Rounds.blocks`). It is
+None if there are too few rounds for resamples. The function must be hashable, because it is part of the cache key of
+estimates.
 """
 
 
@@ -38,12 +41,15 @@ class NotMeasured(Exception):  # noqa: N818 - an answer, not a fault
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A series of observations, or a sum of several series within each round, pooled over cells."""
+    """Which observations an estimate uses: one named series, or a weighted sum of several, pooled over links and pages.
+
+    The sum is computed within each round.
+    """
 
     terms: tuple[tuple[str, float], ...]
-    """Names and factors: `(("DoH exchange", 1), ("DoQ exchange", -1))` is the difference."""
+    """Name and factor of each summed series: `(("DoH exchange", 1), ("DoQ exchange", -1))` is the difference."""
     links: tuple[str, ...] | Callable[[Observed], Sequence[str]] | None = None
-    """Links to pool, each of which must have observations; None for the links of the study."""
+    """Links to pool, or a function that chooses them; each must have observations. None for `Observed.links`."""
     pages: tuple[str, ...] | None = None
     """Pages to pool, each of which must have observations; None for all pages with observations."""
     in_rtts: bool = False
@@ -56,19 +62,22 @@ class Observed:
     Parameters
     ----------
     rows
-        Every valid observation, as cells or as rows. Columns of rows: campaign, round, host, link, page, series (text)
-        and value (in the unit of its series). If there are several frames, only one is in memory at a time.
+        Every valid observation, as `metrics.Cells` or as frames. Columns of a frame: campaign, round, host, link, page,
+        series (text) and value (in the unit of its series). If there are several frames, only one is in memory at a
+        time.
     rtts_ms
         Nominal RTT of each link, ms, ascending.
     links
         Links that are pooled if a series names none; by default every link with observations, by ascending RTT.
     published_rtts_ms
-        RTTs in the paper. A link of the same name with another RTT is not the paper's link.
+        RTT of each link in the paper, ms. If a link of the campaign has the same name but another RTT, it is not the
+        link of the paper, and `rtt_ms` raises `NotMeasured`.
     tables
         Tables of the dataset, for measures that are not statistics of a series.
     pairs
-        Vantage point and resolver by name of host, if each host of `rows` is such a pair. The bootstrap then draws
-        vantage points and resolvers, and cells are pooled even if their numbers of observations differ.
+        Vantage point and resolver of each host of `rows`, by the host's name; None if hosts are not such pairs. With
+        pairs, the bootstrap draws vantage points and resolvers, and links are pooled even if their numbers of
+        observations differ.
     """
 
     def __init__(
@@ -175,7 +184,7 @@ class Observed:
         return sample
 
     def _cell(self, factors: dict[str, float], link: str, page: str) -> metrics.Numbers:
-        """Sum of the terms in every round of a cell that has all terms."""
+        """Weighted sum of the terms in each round of a cell; rounds without all terms are left out."""
         for name in factors:
             if (name, link, page) not in self._cells.cells:
                 raise NotMeasured(f"no {name} on {link}, {page}")
@@ -186,9 +195,9 @@ class Observed:
 
 
 def _drawn_pairs(rounds: metrics.Rounds, pairs: Mapping[str, tuple[str, str]]) -> Counts:
-    """Number of times that each block is drawn, for campaigns whose hosts are pairs; shape (resamples, blocks).
+    """Number of times that each block of rounds is drawn, shape (resamples, blocks), if each host is a pair.
 
-    `Rounds` numbers the hosts in the order of their names.
+    A pair is a vantage point and a resolver, from `pairs`. `Rounds` numbers the hosts in the order of their names.
     """
     first, second = zip(*(pairs[name] for name in sorted(pairs)), strict=True)
     kinds = tuple(np.unique(kind, return_inverse=True)[1] for kind in (first, second))

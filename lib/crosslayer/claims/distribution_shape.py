@@ -18,13 +18,13 @@ _SAME = 1e-6
 def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Estimate:
     """Number of visible steps of a CDF, at most `count`.
 
-    The observations are divided into `count` parts of equal size. Two neighbouring parts are different steps if their
-    medians differ by more than `STEP_RISE_RTT`.
+    The sorted observations are divided into `count` parts of equal size. Two neighbouring parts are different steps if
+    their medians differ by more than `STEP_RISE_RTT`.
 
     Returns
     -------
     Estimate
-        Number of such differences plus one, or 0 if there are none; no interval.
+        Number of such differences plus one, or 0 if there are none; the estimate has no interval.
     """
     middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
     rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))
@@ -32,7 +32,7 @@ def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Esti
 
 
 def modes(sample: Sample, weights: Counts | None = None) -> Estimate:
-    """Number of modes of a distribution; no interval."""
+    """Number of modes of a distribution; the estimate has no interval."""
     return Estimate(float(len(positions_of_modes(sample))), sample.size, sample.rounds)
 
 

@@ -80,9 +80,10 @@ class Measure(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Derived(Measure):
-    """A measure computed from other measures.
+    """A measure that `function` computes from other measures, the `parts`.
 
-    `function` takes one number for each of them, or one array of draws for each of them (elementwise).
+    `function` takes one argument for each part: its value, or the array of its values in all resamples. It computes
+    arrays elementwise.
     """
 
     function: Callable[..., Any]
@@ -186,7 +187,10 @@ def total(parts: Iterable[Measure]) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile. Minimum (0) and maximum (1) cannot be bootstrapped; `resampling.beyond` gives their interval."""
+    """Statistic: the quantile `q`, from 0 (minimum) to 1 (maximum).
+
+    The bootstrap gives no valid interval for minimum and maximum; `resampling.beyond` computes it.
+    """
 
     q: float
 
@@ -206,7 +210,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Mean or unbiased variance; the variance is in the square of the unit."""
+    """Statistic: the mean, or the unbiased variance in the square of the unit."""
 
     name: str
     """One of `crosslayer.metrics.paced.STATISTICS`."""
@@ -220,7 +224,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Percentage of the observations that satisfy a condition."""
+    """Statistic: the percentage of the observations that satisfy a condition."""
 
     holds: Callable[[Any], Any]
     """Function from an array of observations to an array of booleans."""

@@ -1,4 +1,4 @@
-"""Rows behind a claim: for each series of a study its table, a filter of rows and a value.
+"""Rows by which a claim is judged: for each series of a study, its table, a filter of rows, and an expression.
 
     sources = {"DoQ exchange": Source("dns_exchanges", pl.col("protocol") == "DoQ", pl.col("total_ms"))}
 
@@ -22,19 +22,19 @@ from crosslayer.claims.data import Observed, Series
 from crosslayer.vocabulary import Role
 
 VALID_EXCHANGE = pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)
-"""Filter of the valid rows of `dns_exchanges`, as in `metrics.exchanges`."""
+"""Filter that selects the valid rows of `dns_exchanges`, as `metrics.exchanges` does, but with any `resumption`."""
 
 VALID_LOAD = (
     pl.col("error").is_null()
     & (pl.col("role") == Role.MEASURED)
     & ((pl.col("h3") != "0-rtt") | pl.col("early_data_accepted").fill_null(False))
 )
-"""Filter of the valid rows of `page_loads` of a campaign with a server log, for any `condition`."""
+"""Filter that selects the valid rows of `page_loads`, with any `condition`; the campaign must have a server log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of a series or of one of its terms: a table, a filter of its rows, and a value."""
+    """Where the values of a series, or of one summand of a series, come from: a table, a filter and an expression."""
 
     table: str
     rows: pl.Expr
@@ -67,7 +67,7 @@ class RowsOfClaim:
 
 
 def observed_from(sources: Mapping[str, Source], tables: Mapping[str, pl.LazyFrame], rtts: pl.LazyFrame) -> Observed:
-    """Observations of a campaign in which each series comes from one table.
+    """Construct the observations of a campaign from its tables; each series has one source.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def written(expression: pl.Expr) -> str:
 def _lines(expression: str) -> str:
     """Python code of a filter without superfluous parentheses.
 
-    Each condition is on its own line, and each alternative in parentheses.
+    Each condition is on its own line. If there are several alternatives (`|`), each is in parentheses.
     """
     alternatives = []
     for alternative in _operands(ast.parse(expression, mode="eval").body, ast.BitOr):

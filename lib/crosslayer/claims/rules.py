@@ -86,8 +86,8 @@ def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
     """Number of rounds after which the interval would contain none of the borders.
 
     The width of the interval falls with the square root of this number. With too few rounds for an interval, the result
-    is the number that an interval needs. None if the interval contains no border, if the estimate equals a border, or
-    if there is no bootstrap interval.
+    is the number that an interval needs. None if the interval contains no border, if the estimate equals a border, if
+    there is no bootstrap interval, or if the number is not below `MOST_ROUNDS`.
     """
     if not ours.enough:
         return ours.needed
@@ -111,7 +111,7 @@ def _rounds(number: float) -> int | None:
 class RoundTrips:
     """Criterion of "direction only" for a duration: `minimum` to `minimum + 1` round-trips.
 
-    The interval may begin at `minimum` and must end below `minimum + 1`.
+    The interval must not begin below `minimum - ROUND_TRIP_SLACK`, and must end below `minimum + 1`.
     """
 
     minimum: int
@@ -128,7 +128,7 @@ class RoundTrips:
 
     @property
     def text(self) -> str:
-        """Text of the direction, as part of a sentence."""
+        """The criterion in words, as part of the sentence `Outcome.why`."""
         return f"the value also lies between {self.minimum} and {self.minimum + 1} round-trips"
 
 
@@ -137,13 +137,13 @@ class Sign:
     """Criterion of "direction only" for a difference: it has the published sign, and its interval excludes 0."""
 
     def holds(self, ours: Estimate, published: float) -> bool:
-        """True if the whole interval, or without one the value, has the published sign."""
+        """True if the whole interval has the published sign; without an interval, if the value has it."""
         low, high = ours.interval or (ours.value, ours.value)
         return low > 0 if published > 0 else published < 0 and high < 0
 
     @property
     def text(self) -> str:
-        """Text of the direction, as part of a sentence."""
+        """The criterion in words, as part of the sentence `Outcome.why`."""
         return "the sign is the same"
 
 
@@ -182,26 +182,29 @@ class Check:
     """A claim with its measure and its rule."""
 
     claim: str
-    """Identifier in `data/published/claims.csv`."""
+    """Identifier of the claim; that of a published claim is in `data/published/claims.csv`."""
     sentence: str
-    """Statement of the paper in our words."""
+    """The claim in our words: a statement of the paper, or a conclusion of one of our own studies."""
     of: Measure | Margins | str
     """The measure or the margins, or the reason why the claim cannot be measured."""
     rule: Rule | None = None
     cause: Cause | str = ""
     """Cause of a deviation, shown only if the result deviates. A text without measured numbers must contain "guess"."""
     remark: Cause | str = ""
-    """Remark for the reader in addition to the published note."""
+    """Remark that follows the claim's note from `data/published/claims.csv`."""
     follows_from: str = ""
     """Identifier of another claim that determines this claim, and the relation of both."""
     given_by: str = ""
     """Configuration that determines the published value, so that measuring it gives no evidence."""
     given: Measure | None = None
-    """Value that the configuration alone gives; None if the claim always follows from the configuration."""
+    """Measure of the value that the configuration alone gives.
+
+    The claim follows from the configuration only if this value reproduces the claim. None: it always follows.
+    """
     sample: int = 0
     """Number of observations behind a published minimum or maximum; both depend on this number."""
     plain: Callable[[Observed], str] | None = None
-    """Function that returns the verdict on a headline of the paper in plain words, with the reason."""
+    """Function that says in plain words, with the reason, whether a headline result of the paper holds."""
 
     @property
     def criterion(self) -> str:
@@ -258,10 +261,10 @@ def by_id(
     Parameters
     ----------
     causes, remarks, samples
-        Keys are values of `Check.cause`, `Check.remark` and `Check.sample`. Values are the identifiers of the claims
-        that share them, separated by spaces.
+        Each key is set as the field `cause`, `remark` or `sample` of one or more checks. The key's value lists the
+        identifiers of their claims, separated by spaces.
     follows, given
-        `Check.follows_from` and `Check.given_by` by claim.
+        Values of the fields `follows_from` and `given_by`, by identifier of the claim.
 
     Raises
     ------
@@ -399,11 +402,11 @@ class Ordering:
     """Rule for a statement that some values are greater than others; each comparison is a margin above 0.
 
     The comparisons are judged jointly (Benjamini and Heller, Biometrics 64, 2008). Of k margins, u must be above 0
-    (`enough`). At least u margins are above 0 if the u-th strongest one is significant. Its critical value is that of
-    the greatest among this margin and all weaker ones (max-t over the same resamples). With u = k only the weakest
-    margin is tested: an intersection-union test, which needs no correction. The statement is refuted if k - u + 1
-    margins are below 0 by the same rule. With u = k, one margin below 0 refutes it, after correction for all k.
-    `docs/reference/statistics.md` has the error rates and the power.
+    (`enough`). At least u margins are above 0 if the u-th strongest margin, in standard errors, is significant. Its
+    critical value is that of the maximum of this margin and all weaker ones (max-t over the same resamples). With u = k
+    only the weakest margin is tested: an intersection-union test, which needs no correction. The statement is refuted
+    if k - u + 1 margins are below 0 by the same rule. With u = k, one margin below 0 refutes the statement, after
+    correction for all k. `docs/reference/statistics.md` has the error rates and the power.
     """
 
     unit: str
@@ -450,20 +453,27 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class _Margin:
-    """A margin tested on one side: above 0, or below 0 with its sign reversed."""
+    """One of the two one-sided tests of a margin.
+
+    The tested value is the margin itself (is it above 0?), or the margin with reversed sign (is it below 0?).
+    """
 
     estimate: Estimate
     end: float
-    """Lower end of the interval; on the side below 0, that of the interval with reversed sign."""
+    """Lower end of the interval of the tested value."""
     floor: float
     """Smallest distance from 0 that the clock resolves."""
     strength: float
-    """Value minus `floor`, in standard errors.
+    """The tested value minus `floor`, in standard errors.
 
-    Without scatter, it is infinite with the sign of this difference. With too few rounds, it is -infinite.
+    If there are no resamples, or all are equal, it is infinite, with the sign of `end - floor`. With too few rounds, it
+    is minus infinity.
     """
     deviations: Reals | None
-    """Value minus each resample, in standard errors, positive on the tested side; None without scatter."""
+    """The tested value minus its value in each resample, in standard errors.
+
+    None if there are no resamples, or all are equal.
+    """
 
     @classmethod
     def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:
@@ -542,7 +552,7 @@ def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
 def within(measures: Mapping[str, Measure], centre: float, distance: float) -> dict[str, Measure]:
     """Margins of the claim that every measure is within a distance of a value (two one-sided tests).
 
-    The claim is not tested by the greatest distance, because noise alone makes that one large.
+    The maximum of the measured distances is no test of the claim, because noise alone makes this maximum large.
     """
     margins = {}
     for name, measure in measures.items():
@@ -557,7 +567,7 @@ class Shape:
 
     level: float
     direction: Measure
-    """Measure that is above 0 if the direction is right."""
+    """Measure that is above 0 if the campaign has the published direction; used for the verdict "direction only"."""
     unit: str
     criterion: str
     label: str

@@ -1,7 +1,7 @@
-"""Checks of the results of IMC22 (Kosek et al., 2022, section 3.1) on single queries, for any campaign that has them.
+"""Checks of the results of IMC22 (Kosek et al., 2022, section 3.1) on single queries.
 
-A campaign provides the series `DoQ handshake`, `DoQ resolve`, `DoQ exchange` (ms), `DoQ response` (bytes) and so on. A
-link is a pair of vantage point and resolver.
+They work for every campaign that provides the series `DoQ handshake`, `DoQ resolve`, `DoQ exchange` (ms),
+`DoQ response` (bytes) and so on. In these campaigns, a link is a pair of vantage point and resolver.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Vantages:
     point_of: Callable[[str], str | None]
     """Vantage point of a link; None if it has none."""
     needed: tuple[str, ...] = ()
-    """Vantage points that a statistic over all vantage points needs; if empty, those that the campaign has."""
+    """Vantage points that a campaign must have for a statistic over all vantage points.
+
+    If empty, the statistic uses all vantage points of the campaign.
+    """
 
     def duration(self, series: str, part: str, *points: str) -> Measure:
         """Median duration of a part of an exchange over all resolvers of some vantage points, ms.

@@ -64,13 +64,16 @@ OURS = "crosslayer"
 _OWN = {"paper": OURS, "claim_id": "", "quantity": ""} | dict.fromkeys(
     ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
 )
-"""Values for the columns of `claims.csv` for a claim of our own studies, which the file does not contain."""
+"""Values of the columns of `claims.csv` for a claim of our own studies; the file has no row for such a claim."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of one study, and what is needed to compare them with a campaign: `CLAIMS` of the study."""
+    """The claims of one study, and what is needed to compare them with a campaign.
+
+    The object of a study is `CLAIMS` in its module `claims`.
+    """
 
     checks: Mapping[str, Check]
     """Checks by claim identifier; a claim belongs to one study at most."""
@@ -93,14 +96,14 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Judge every published result, and the own claims of the campaign's study, by a campaign.
+    """Judge by a campaign every published result, and the unpublished claims of the campaign's study.
 
     Parameters
     ----------
     dataset
         The campaign.
     claims
-        Claims of its study; None if the study has none. Results without a check are "not measured".
+        Claims of the campaign's study; None if it has none. Results without a check are "not measured".
     published_claims
         `data/published/claims.csv`, every column as text.
     elsewhere
@@ -109,14 +112,17 @@ def check(
     Returns
     -------
     polars.DataFrame
-        One row per claim of kind `result`, in the order of the claims, then the study's own claims. Columns: paper,
-        claim_id, section_or_figure, quantity, scope, statistic, published (text), sentence (the paper's statement in
-        our words), ours, low and high (95 % interval of ours; of an ordering, the margin of the deciding comparison),
-        unit, n (observations), rounds, verdict, rules (version of the rules), round_trips_right and overhead_right
-        (`yes`, `no` or `inconclusive` for durations in RTT; else empty), follows_from (another claim or the
-        configuration that determines this one; else empty), why, cause (why the result deviates), rounds_needed and
-        would_decide (rounds or experiment that would decide an inconclusive result), plain (verdict on a headline of
-        the paper in plain words), criterion, note, tables (tables of the dataset that the claim uses).
+        One row per claim of kind `result`, in the order of the claims, then the study's own claims. Columns:
+        paper, claim_id, section_or_figure, quantity, scope, statistic;
+        published (text), sentence (the claim in our words);
+        ours, low and high (our value and its 95 % interval; for an ordering, the margin of the deciding comparison);
+        unit, n (observations), rounds, verdict, rules (version of the rules);
+        round_trips_right and overhead_right (`yes`, `no` or `inconclusive` for durations in RTT; else empty);
+        follows_from (another claim or the configuration that determines this claim; else empty);
+        why, cause (why the result deviates);
+        rounds_needed and would_decide (rounds or experiment that would decide an inconclusive result);
+        plain (verdict on a headline result of the paper in plain words);
+        criterion, note, tables (tables of the dataset that the claim uses).
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}

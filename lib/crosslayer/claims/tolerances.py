@@ -9,12 +9,12 @@ the serialisation delay do not depend on these; processing times do. Each tolera
 - Relative PLT increases: one third of the published value. With such an error, a comparison of 30 % with 10 % still
   leads to the right decision. At least 1 percentage point: nobody notices less, and 30 rounds cannot resolve less. At
   most 5 points, the width of a colour step in Fig. 8 of TNSM24.
-- PLTs in ms: 10 %, the difference of one page between two machines and browsers. A PLT has no sign to confirm, so a
-  value outside the tolerance is "not reproduced".
+- PLTs in ms: 10 %. The PLT of one page differs by this much between two machines with different browsers. A PLT has
+  no sign to confirm, so a value outside the tolerance is "not reproduced".
 - Differences of PLTs in ms: 10 %, at least 0.15 RTT of the link.
 - Shares of a distribution: 10 percentage points, at most half of the published share. Counts: exact.
-- Bytes on the wire: 5 %. One additional field in a message changes the size by less. If a field, padding or an
-  acknowledgement changes the size by more, the note of the claim lists the messages.
+- Bytes on the wire: 5 %. One additional field in a message usually changes the size by less. If a field, padding or
+  an acknowledgement changes the size by more, the note of the claim lists the messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ VERSION = max(RULES)
 """Current version of the rules."""
 
 FACTOR = 2.0
-"""Largest ratio between our value and the published one, in either order, for the verdict "direction only"."""
+"""Largest ratio between our value and the published one, in either order, for the verdict "direction only".
+
+For a number, the whole interval must meet this limit; for a share of a distribution, our value must.
+"""
 
 MOST_ROUNDS = 1_000_000
 """Maximum of `rounds_needed`. If a claim needs more rounds, its value practically lies on a limit."""
@@ -60,7 +63,7 @@ class Tolerance:
     at_most: float = math.inf
     """Upper limit of the allowed distance."""
     at_most_share: float = math.inf
-    """Upper limit as a share of the published value, so that 0 never reproduces it."""
+    """Upper limit as a share of the published value. With a limit below 1, a measured 0 never reproduces this value."""
 
     def allowed(self, published: float) -> float:
         """Allowed distance from the published value."""
@@ -87,7 +90,7 @@ def difference_ms(rtt_ms: float) -> Tolerance:
 # Criteria for shapes of distributions and for orderings with exceptions.
 
 STEP_SHARE = 0.8
-"""Minimum share of a link's observations between the quantiles of a step, if the step belongs to the link."""
+"""Minimum share of a link's observations in a step of the CDF over all links, if this step belongs to the link."""
 
 STEP_RISE_RTT = 0.05
 """Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""
@@ -111,4 +114,7 @@ MUCH_LESS_THAN_ONE_RTT = 0.5
 """Upper limit of "much less than one RTT", RTT."""
 
 ROUND_TRIP_SLACK = 0.02
-"""Calibration error of an idle RTT, RTT: durations from 1 minus this value on count as "at least one round-trip"."""
+"""Calibration error of a link's idle RTT, in RTT.
+
+A duration of at least n minus this value counts as "at least n round-trips".
+"""

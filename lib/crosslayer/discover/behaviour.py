@@ -224,7 +224,10 @@ def _exchange(
 def _again(
     server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False
 ) -> ExchangeResult:
-    """Make an exchange, then another one with the session of the first; returns the first if it fails."""
+    """Make an exchange, then a second one with the session of the first.
+
+    Returns the second exchange; if the first one fails, returns the first, and makes no second.
+    """
     sessions = SessionStore()
     first = _exchange(server, protocol, sessions=sessions, priming=True)
     return first if first.error else _exchange(server, protocol, resumption, sessions=sessions, token=token)
@@ -239,7 +242,10 @@ def _timed(server: ExaminedServer, rows: Sequence[ExchangeResult]) -> CheckOutco
 
 
 def _token(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Test a token without a ticket, so that a failure has one cause; all other checks go without a token."""
+    """Time exchanges with an address-validation token of an earlier connection, but without its ticket.
+
+    Without a ticket, only the token can cause a failure. No other check uses a token.
+    """
     if not server.support[protocol].address_token:
         return CheckOutcome(Result.UNSUPPORTED, "sends none")
     return _timed(server, [_again(server, protocol, Resumption.NONE, token=True) for _ in range(server.rounds)])
@@ -372,7 +378,7 @@ def _padding(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _amplification(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Check the amplification of a server whose client is silent after one first flight.
+    """Check that a server stays within the amplification limit if its client sends nothing after the first flight.
 
     The value is the UDP payload that the client received, divided by the payload of its first flight.
     """
@@ -406,7 +412,7 @@ def _amplification_in_the_clear(server: ExaminedServer, protocol: Protocol) -> C
 
 
 class _ProbeCore(DoQCore):
-    """A DoQ core that can violate the protocol."""
+    """Protocol core of a DoQ client that can violate the protocol."""
 
     def put(self, data: bytes, *, end: bool = True, unidirectional: bool = False) -> int:
         """Send bytes on a new stream."""

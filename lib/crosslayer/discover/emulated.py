@@ -230,7 +230,7 @@ hints['{NAME}'] = '{ADDRESS}'
 
 
 def _configure_coredns(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
-    """CoreDNS with its own listeners, without crosslayer's plugin; the program is the same."""
+    """CoreDNS with its own listeners: crosslayer's server program without its plugin `coalesce`."""
     corefile = folder / "Corefile"
     corefile.write_text(
         f"""\

@@ -144,7 +144,7 @@ def _notes(server: str, rows: list[ServerFinding]) -> list[str]:
 
 
 def page(findings: Sequence[ServerFinding], about: str) -> str:
-    """The matrix as a single HTML page that needs no network: servers across, checks down."""
+    """The table as a single HTML page that needs no network: one column per server, rows by check and transport."""
     by_test = _by_test(findings)
     servers = {finding.server: finding for finding in findings}
     groups = [

@@ -38,7 +38,7 @@ ENDPOINTS: tuple[tuple[Protocol, int], ...] = (
 """The transports to try, each with its port."""
 QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol.transport.over_quic}))
 _WORKERS = 8
-"""Number of hosts examined in parallel, because each transport of a silent host takes a timeout."""
+"""Number of hosts examined in parallel; each transport that does not answer takes a whole timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def discover(
     Parameters
     ----------
     hosts
-        Each address once.
+        Each pair of target and address once.
     packets_per_s
         Rate limit over all hosts together, packets sent per second.
     timeout_s
