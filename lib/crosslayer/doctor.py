@@ -37,7 +37,7 @@ class Finding:
     detail: str
     way_out: str = ""
     needed_for: str = "measuring"
-    """What needs the item: `measuring`, `analysis` or `comfort`."""
+    """Purpose that needs the item: `measuring`, `analysis` or `comfort` (optional functions)."""
 
 
 _TOOLS = {
@@ -228,7 +228,7 @@ def _netem() -> list[Finding]:
 def _own() -> list[Finding]:
     """Findings on this project's own programs and files.
 
-    Each finding has path and origin, and notes if a program is older than its sources.
+    Each finding has the path and the origin of its item. It also says if a program is older than its source code.
     """
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]

@@ -37,7 +37,7 @@ class CrosslayerError(Exception):
         self.next_step = next_step
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without a call of `__init__`, because subclasses may have other parameters."""
+        """Make unpickling create the error without `__init__`, because subclasses may have other parameters."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:

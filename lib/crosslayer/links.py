@@ -52,7 +52,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 MADE: Final = "; or an RTT alone (ms), like rtt-50; or one varied, like 4g-loss-2, 4g-rtt-100 or 4g-queue-10bdp"
-"""Part of error messages on names that describe a link by themselves; it follows a list of the known links."""
+"""Text after a list of link profiles, in error messages and help: forms of names that need no profile of their own."""
 
 
 class LinkError(CrosslayerError):

@@ -70,12 +70,12 @@ def write(
 
 
 def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
-    """Read a file that `write` made; returns the first five columns of `Support`, and `alpn`.
+    """Read the support matrix from a file that `write` made: the first five columns of `Support`, and `alpn`.
 
     Raises
     ------
     CrosslayerError
-        Of the class `error`, if `write` did not make the file.
+        An instance of `error`, if the file cannot be read or does not contain a support matrix.
     """
     import polars as pl
 
@@ -103,7 +103,7 @@ def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
 
 
 def text(rows: list[Support]) -> str:
-    """The matrix for a terminal: the supported transports of each address, and its QUIC ports without DNS."""
+    """The support matrix as text: for each address, the supported transports and the ports with QUIC but no DNS."""
     lines: list[tuple[str, ...]] = [_HEADINGS]
     nothing: list[str] = []
     by_host: dict[tuple[str, str], list[Support]] = {}
@@ -136,7 +136,7 @@ def _cells(row: Support) -> tuple[str, ...]:
 
 
 def aligned(lines: list[tuple[str, ...]]) -> list[str]:
-    """Align cells to lines of text in which every column is as wide as its widest cell."""
+    """Lines of text with the cells in aligned columns; each column is as wide as its widest cell."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 

@@ -16,7 +16,7 @@ _ONE_BY_ONE = "List the addresses one by one, and only those you may probe; --fi
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target as it was listed."""
+    """One address or host name to probe."""
 
     text: str
     """Address in its canonical form, or host name in lower case."""

@@ -1,7 +1,7 @@
-"""DNS clients, one per transport with one interface, and the measured exchange.
+"""DNS clients for all transports, which have a common interface, and `exchange`, which measures one resolution.
 
-Clients resolve names and measure times; they do not depend on campaigns, links or pages. `exchange` makes one measured
-exchange on a new connection. `Client` is for several queries on one connection.
+Clients resolve names and measure times; they do not depend on campaigns, links or pages. `exchange` resolves one name
+on a new connection and measures it. `Client` is for several queries on one connection.
 
     server = Resolver("10.53.0.2", "www.example.org", ca_file)
     sessions = SessionStore()

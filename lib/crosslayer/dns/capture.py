@@ -1,6 +1,6 @@
-"""Count the bytes and packets of an exchange with an AF_PACKET socket.
+"""Capture the packets of an exchange with an AF_PACKET socket, and count its bytes and packets.
 
-`Capture` does the I/O; `read_frame` and `measure` are pure.
+`Capture` does the I/O; `read_frame` and `measure` are pure functions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ETHERTYPE_IPV6 = 0x86DD
 _IPV6_HEADER_BYTES = 40
 _UDP_HEADER_BYTES = 8
 _SNAP_BYTES = 65535
-"""Maximum captured bytes of a frame: enough for all of it, because `handshake_bytes` reads its payload."""
+"""Maximum number of captured bytes per frame: enough for whole frames, because `handshake_bytes` reads payloads."""
 
 # From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>, <linux/virtio_net.h>; Python does not have them.
 _ETH_P_ALL = 0x0003
@@ -40,7 +40,7 @@ _BPF_RETURN = 0x06
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One captured frame, counted as the packets that it becomes on the wire."""
+    """One captured frame; with TCP segmentation offload (GSO, GRO), it can stand for several packets on the wire."""
 
     at_ns: int
     """Kernel timestamp, nanoseconds since the Unix epoch."""
@@ -52,9 +52,9 @@ class Packet:
     source: tuple[str, int]
     destination: tuple[str, int]
     bytes: int
-    """IP payload (IP total length without the IP header), bytes; of an offloaded frame, the sum of its segments."""
+    """IP payload (IP total length without the IP header), bytes; the sum over all packets that the frame stands for."""
     packets: int
-    """Packets that the frame becomes on the wire: more than one if the device does the segmentation."""
+    """Number of packets on the wire that the frame stands for."""
     payload: builtins.bytes = b""
     """Payload of TCP or UDP; of a truncated frame, the captured part."""
     flags: int = 0
@@ -117,10 +117,14 @@ def measure(
 ) -> Sizes:
     """Count the packets and bytes of an exchange by phase (handshake, query) and direction.
 
-    `of_handshake` splits the bytes also by the content of packets. Packets before `query_at_ns` belong to the
-    handshake; without a query (None), all packets do. Sent packets count up to the client's close. Received packets
-    count up to the complete answer, since the number of later ones depends on how long the client receives. Times are
-    Unix time, ns; None for an event that did not happen.
+    Packets before `query_at_ns` belong to the handshake; without a query (None), all packets do. Sent packets count up
+    to the client's close. Received packets count up to the complete answer, since the number of later ones depends on
+    how long the client receives. Without an answer, they count up to the close. Times are Unix time, ns; None for an
+    event that did not happen.
+
+    `of_handshake` returns how many bytes of a packet belong to the handshake according to the packet's content. The
+    sizes `_by_record` count these bytes as handshake and all others as query. They count packets up to the answer, or
+    up to the close if `split_to_close` is true.
     """
     counts = Counter[str]()
     interface: str | None = None
@@ -151,7 +155,7 @@ def measure(
 
 @dataclass(slots=True)
 class PacketRecording:
-    """Packets of a recording; they are added when the block of `Capture.record` ends."""
+    """Packets captured during one block of `Capture.record`; they are available after the block."""
 
     packets: list[Packet] = field(default_factory=list)
     complete: bool = False
@@ -159,9 +163,9 @@ class PacketRecording:
 
 
 class Capture:
-    """A packet socket of the current network namespace, which receives frames only while recording.
+    """A packet socket in the current network namespace; it receives frames only while it records.
 
-    Open it once and use it for many exchanges: closing a packet socket makes the kernel wait for all its cores.
+    Open it once and use it for many exchanges, because the kernel waits for all CPU cores when a packet socket closes.
     `DnsError` if the namespace does not allow packet sockets.
     """
 

@@ -25,15 +25,15 @@ class Client(ABC):
     """A client of one transport for one connection.
 
     `connect` and `query` block and are timed in `timeline`; constructor and `close` are not timed. A connection can
-    carry several queries. Encrypted transports need the server's name, and its CA unless `Resolver.verify` is false. If
-    one of them is missing or unusable, the constructor raises `DnsError`.
+    carry several queries. Encrypted transports need the server's name and, if `Resolver.verify` is true, the server's
+    CA. If name or CA is missing or unusable, the constructor raises `DnsError`.
 
     Parameters
     ----------
     session
         Ticket and token of an earlier connection, to resume its session.
     early_data
-        Send the first query with the first flight.
+        Whether to send the first query in the client's first flight.
     """
 
     protocol: ClassVar[Protocol]
@@ -187,7 +187,7 @@ class Client(ABC):
         )
 
     def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
-        """A socket to the server; `OutsideError` if the server is outside and the user has not consented."""
+        """Open a socket to the server; `OutsideError` if it is on another machine and the user has not consented."""
         self._connection = outside.open_socket(self.server.address, kind, self.server.server_name)
         return self._connection
 

@@ -63,22 +63,20 @@ def exchange(
     ----------
     sessions
         Store of tickets and tokens. A resumed exchange takes those of an earlier connection, so a priming exchange must
-        have
-        filled the store. Every exchange adds the tickets and tokens that it receives.
+        have filled the store. An exchange with an answer adds the tickets and tokens that it receives.
     capture
-        Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
+        Counts bytes and packets; without a capture, all sizes are None. Open it once and pass it to every exchange.
     priming
-        Whether the exchange only fetches a ticket: it then waits for the ticket, and its row is marked.
+        Whether the exchange only serves to fetch a ticket. It then waits for the ticket, and its role is `priming`.
     token
-        Whether to send the address-validation token of an earlier connection, even without a ticket. By default, a
-        resumed
-        exchange sends the token if there is one.
+        True: send the address-validation token of an earlier connection, also in a full handshake; without a token, the
+        exchange fails. False: send no token. None: a resumed exchange sends the token if there is one.
 
     Returns
     -------
     ExchangeResult
-        `error` has faults of network, TLS and server, and unmet conditions: a session that was not resumed, early data
-        that was not accepted.
+        `error` names what failed: network, TLS, server or answer, or a condition that was not met, e.g. a session that
+        was not resumed.
 
     Raises
     ------
@@ -134,7 +132,7 @@ def exchange(
 
 
 def tcp_rtt(server: Resolver, *, port: int | None = None, timeout_s: float = 10.0) -> float:
-    """Time from SYN to SYN-ACK, ms, by default on the port of DoH; `DnsError` without a connection."""
+    """Time from SYN to SYN-ACK, ms; the default port is that of DoH. `DnsError` if the connection fails."""
     ports = {**server.ports, Protocol.DOTCP: port or server.ports[Protocol.DOH]}
     client = DoTcpClient(Resolver(server.address, ports=ports), ClientSettings(timeout_s=timeout_s))
     with client, collector_paused():
@@ -164,7 +162,7 @@ def _check_condition(
 
 
 def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool) -> str | None:
-    """The condition that an exchange with a good answer does not meet, as its error; None if it meets all."""
+    """The value of `error` for the first condition that an exchange does not meet; None if it meets all conditions."""
     if resumption is not Resumption.NONE and not client.handshake.session_resumed:
         return "session not resumed"
     if resumption is Resumption.EARLY_DATA and not client.handshake.early_data_accepted:
@@ -198,7 +196,7 @@ def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) 
 
 
 def _times(client: Client, started_s: float) -> dict[str, Any]:
-    """Times of an exchange, by column. If no phase began, `started_s` is that of the argument."""
+    """Times of an exchange, by column. If no phase began, the column `started_s` has the value of the argument."""
     phases = client.timeline.phases
     handshake, query = phases.get(PhaseName.HANDSHAKE), phases.get(PhaseName.QUERY)
     first = handshake or query

@@ -1,9 +1,9 @@
 """Bytes of handshake and query, split by the content of packets as in the analysis of IMC22 (`single.query.sizes.py`).
 
-Over TCP, the handshake is all cleartext: SYN, SYN-ACK, acknowledgements before the first data, and TLS records other
-than application data, each with the TCP header of its packet. In TLS 1.3 this is little more than the two hellos. The
-encrypted rest of the handshake counts with the query or its answer. Over QUIC, the handshake is every datagram that
-begins with a long header. These are pure functions from bytes to numbers.
+Over TCP, the following bytes count as handshake: SYN, SYN-ACK, acknowledgements before the first data, and TLS records
+other than application data. Each counts with the TCP header of its packet. In TLS 1.3, such records are little more
+than the two hellos; the encrypted rest of the handshake counts with the query or its answer. Over QUIC, every datagram
+that begins with a long header counts as handshake. No I/O.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def of_quic(packet: Packet) -> int:
 
 
 def of_handshake(protocol: Protocol) -> Callable[[Packet], int]:
-    """Make a function that counts the handshake bytes of a packet; it depends on the transport.
+    """Make a function that returns the handshake bytes of a packet of the given transport.
 
-    Call this function for every packet of one connection, in the order of their times.
+    Call the returned function for every packet of one connection, in the order of their times.
     """
     if protocol is Protocol.DOUDP:
         return lambda _packet: 0

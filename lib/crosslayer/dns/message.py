@@ -28,7 +28,7 @@ _RESPONSE_BIT = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, as bytes and as a message; its answer must match the message."""
+    """A DNS query in wire format and as an object of dnspython; the answer must match this object."""
 
     wire: bytes
     """The DNS message without any framing."""
@@ -154,7 +154,7 @@ def _extended_error(message: dns.message.Message) -> int | None:
 
 
 def _unrelated(message: dns.message.Message) -> str | None:
-    """Reason why the answer section of a good answer does not match its question; None if it matches.
+    """Reason why the answer section of a response does not match its question; None if it matches.
 
     An empty section is valid (NODATA), and so is a chain of CNAME records whose end is not in the message.
     """

@@ -133,7 +133,7 @@ class ClientSettings:
 
 @dataclass(frozen=True)
 class Handshake:
-    """Result of a handshake; fields are None without TLS, and before the handshake ended."""
+    """Result of a handshake; a field is None without TLS, and as long as its value is unknown."""
 
     session_resumed: bool | None = None
     """Whether the TLS session was resumed."""
@@ -181,7 +181,7 @@ class Sizes:
 class ExchangeResult(Handshake, Sizes):
     """Result of one DNS resolution on a new connection: the columns of `dns_exchanges` that the client measures.
 
-    Times and sizes are None if they were not measured, or if the exchange failed before.
+    Times and sizes are None if they were not measured, e.g. because the exchange failed earlier.
     """
 
     protocol: Protocol
@@ -205,7 +205,7 @@ class ExchangeResult(Handshake, Sizes):
     answers: tuple[str, ...]
     """Record data of the answer section, in its order."""
     local_port: int | None
-    """The client's UDP or TCP port, which identifies the server's events of this exchange."""
+    """The client's UDP or TCP port, which identifies this exchange in the server log."""
 
     @property
     def role(self) -> Role:

@@ -54,7 +54,7 @@ class Asked:
 
 
 class Asker:
-    """A UDP socket for queries to one server, in the caller's network namespace; `DnsError` if it is unreachable."""
+    """A UDP socket for queries to one server, in the caller's network namespace; `DnsError` if there is no route."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.socket = outside.open_socket(server[0], socket.SOCK_DGRAM)

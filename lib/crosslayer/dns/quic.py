@@ -1,4 +1,4 @@
-"""DoQ and DoH3 clients: the cores of `quic_core` on a UDP socket."""
+"""DoQ and DoH3 clients: they connect the protocol cores of `quic_core`, which do no I/O, to a UDP socket."""
 
 from __future__ import annotations
 
@@ -150,7 +150,10 @@ class QuicClient(Client):
                     client._core.handle_timer(now)
 
     def _receive_until(self, done: Callable[[], bool]) -> None:
-        """Process received datagrams until `done` returns True. Further datagrams wait until the clock has stopped."""
+        """Process the datagrams that have arrived, until none is left, `done` returns True or the connection ends.
+
+        The remaining datagrams stay in the socket, so that processing them does not count as measured time.
+        """
         while self._remaining_s():  # so that a flood of datagrams cannot exceed the deadline
             try:
                 datagram = self._socket.recv(_MAX_DATAGRAM_BYTES)

@@ -58,7 +58,7 @@ for _library in ("quic", "http3"):
 
 
 class _Connection(QuicConnection):
-    """aioquic's client with one key share, whose early data survives a Retry. It counts path validations."""
+    """aioquic's connection, but with one key share; it resends early data after a Retry and counts path validations."""
 
     def __init__(self, configuration: QuicConfiguration, core: QuicCore) -> None:
         super().__init__(
@@ -87,8 +87,8 @@ class _Connection(QuicConnection):
 class QuicCore(ABC):
     """One client connection, which can carry several queries at the same time.
 
-    With `early_data`, queries that are queued before the first `datagrams` become early data. `session` has ticket and
-    token of an earlier connection.
+    With `early_data`, queries that are queued before the first call of `datagrams` become early data. `session` has
+    ticket and token of an earlier connection.
     """
 
     protocol: ClassVar[Protocol]
@@ -174,7 +174,7 @@ class QuicCore(ABC):
         return self._quic.path_challenges
 
     def start(self, now: float) -> None:
-        """Make the client's hello; the next `datagrams` carry it."""
+        """Make the client's hello; the next call of `datagrams` returns it."""
         self._quic.connect(self._address, now)
 
     @abstractmethod
@@ -207,7 +207,7 @@ class QuicCore(ABC):
         return [data for data, _ in self._quic.datagrams_to_send(now)]
 
     def close(self) -> None:
-        """Close without a fault; the next `datagrams` carry CONNECTION_CLOSE."""
+        """Close without a fault; the next call of `datagrams` returns the CONNECTION_CLOSE."""
         self._quic.close(error_code=self.no_error)
 
     def qlog(self) -> dict[str, Any] | None:
@@ -347,7 +347,7 @@ class DoH3Core(QuicCore):
         return stream
 
     def answer(self, stream: int) -> bytes | None:
-        """The answer, once its response has ended; None before."""
+        """The answer on a stream, once the HTTP response has ended; None before."""
         if stream in self._reset:
             raise ValueError(f"http/3: stream reset by the server, code {self._reset[stream]:#x}")
         response = self._responses[stream]

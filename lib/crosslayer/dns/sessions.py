@@ -31,7 +31,7 @@ class Session:
 
 
 class SessionStore:
-    """Sessions by server, transport and server name; each is used once (RFC 8446, appendix C.4)."""
+    """Sessions by address, port, transport and name of the server; each is used once (RFC 8446, appendix C.4)."""
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, int, Protocol, str], Session] = {}

@@ -28,9 +28,9 @@ _TLSEXT_PADDING = 1 << 4
 
 
 def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
-    """A TLS context with one key share that trusts only the server's CA.
+    """A TLS context that offers one key share and trusts only the server's CA.
 
-    If `server.verify` is false, it accepts any certificate. `DnsError` if the CA file cannot be read.
+    If `server.verify` is false, the context accepts any certificate. `DnsError` if the CA file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if server.verify:

@@ -1,4 +1,4 @@
-"""Parts of figures: `Figure`, `draw`, a small grammar of marks, and one style for all figures.
+"""What all figures have in common: the class `Figure`, the function `draw`, functions for marks, and one style.
 
 Each study's package defines its own figures. This package uses no clock and no network. It writes no files:
 `crosslayer.report` writes them.

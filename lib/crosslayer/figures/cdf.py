@@ -42,7 +42,7 @@ class Panel:
     """One plot of a CDF figure."""
 
     name: str
-    """Value of the column `panel`; the title of the plot if a figure has several."""
+    """Value of the column `panel`; the title of the plot if the figure has several plots."""
     x_title: str
     """Title of the x axis: quantity and unit."""
     series: tuple[str, ...]
@@ -63,7 +63,7 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     Parameters
     ----------
     observations
-        Rows with campaign, round, host, panel, series and the column `value`.
+        Rows with campaign, round, host, panel, series and the column that `value` names.
     value
         Name of the column to draw.
     points
@@ -213,10 +213,11 @@ def layers(
 
 
 def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
-    """Range of the x axis: from the smallest value to the greatest of the curves' quantiles `top`, with a margin.
+    """Range of the x axis: from the smallest value to the largest of all curves' quantiles `top`, with a margin.
 
-    The quantile is the smallest value that at least the share `top` of the observations does not exceed. With 0.99, a
-    curve of fewer than 100 observations is therefore shown completely.
+    The quantile is the smallest observation x for which at least the share `top` of the observations is at most x. With
+    0.99, a curve of fewer than 100 observations is therefore shown completely. Medians and single published values are
+    always in the range.
     """
     curve = frame.filter(pl.col("kind") == "curve")
     tops = (

@@ -85,8 +85,8 @@ class BothClocks:
 def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.DataFrame:
     """Duration of each condition in real and in virtual time, ms.
 
-    `titles` has titles by value of a condition; panels and series are named by them. Columns panel, link, page, series,
-    condition, and those of `metrics.clocks.compared`.
+    `titles` has the titles that panels and series show in place of values of `kind` and `condition`. Columns panel,
+    link, page, series, condition, and those of `metrics.clocks.compared`.
     """
     wall, virtual, known = _both(of)
     shown = [condition for condition in known if condition.measure != clocks.START]
@@ -108,10 +108,10 @@ def both_clocks_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
 def differences_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.DataFrame:
     """Difference between two conditions within a round, in real and in virtual time, ms.
 
-    `titles` has titles by value of a condition; panels and series are named by them. Columns panel, link, page, series,
-    condition, reference (the subtracted condition), those of `metrics.clocks.compared`, and agrees. `agrees` says
-    whether real and virtual time have the same difference. The columns before_ms, cpu_ms and packets have possible
-    reasons if they do not (`metrics.clocks.reasons`).
+    `titles` has the titles that panels and series show in place of values of `kind` and `condition`. Columns panel,
+    link, page, series, condition, reference (the subtracted condition), those of `metrics.clocks.compared`, and agrees.
+    `agrees` says whether the 95 % interval of real minus virtual time overlaps the range ± `clocks.RESOLUTION_MS`. The
+    columns before_ms, cpu_ms and packets have possible reasons for a disagreement (`metrics.clocks.reasons`).
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
@@ -328,7 +328,7 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: how many differences agree in real and in virtual time, and how far apart the two are in other cases."""
+    """Verdict: how many differences agree in real and in virtual time, and real minus virtual time for the others."""
     known = frame.drop_nulls("low") if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."

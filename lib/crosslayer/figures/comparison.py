@@ -1,4 +1,4 @@
-"""Figures that compare series of durations: medians of each series, and differences of two within a round."""
+"""Figures that compare series of durations: medians of each series, and differences of two series within a round."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import TEXT_WIDTH, AnyChart, Style, with_titles
 
 MEASURED, DIFFERENCE, POOLED = "measured", "difference", "pooled"
-"""Sources of rows.
+"""Values of the column `source`: from what the median of a row is computed.
 
-A row has a series in a cell, the difference of two series within a round, or a value pooled over several cells. Pooled
-values are differences if the comparison has any, else series.
+`MEASURED`: from a series in one cell. `DIFFERENCE`: from the differences between two series within each round of a
+cell. `POOLED`: from several cells together. Pooled rows are of differences if the comparison has any, otherwise of
+series.
 """
 
 _KEYS = ("measure", "source", "page", "link", "series")
@@ -37,9 +38,9 @@ class Comparison:
     """
 
     observations: Callable[[Inputs], pl.LazyFrame]
-    """Makes the observations: rows with the columns `metrics.ROUND`, `series`, and those that `measures` names."""
+    """Makes the observations: rows with `series`, the columns in `metrics.ROUND`, and a column for each measure."""
     measures: Mapping[str, str]
-    """Measures by label, each with its column (ms). All are drawn if `columns_by` is `measure`, else only the first."""
+    """Column (ms) of each measure, by its label. All are drawn if `columns_by` is `measure`, else only the first."""
     measures_in_ms: Mapping[str, str] = field(default_factory=dict)
     """Further measures, whose rows are always in ms; they are not drawn."""
     unit: Unit = "RTT"

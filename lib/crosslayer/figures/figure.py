@@ -96,7 +96,7 @@ class Drawing:
         return alt.VConcatChart.from_dict(self._spec, validate=False)
 
     def vega_lite(self) -> dict[str, Any]:
-        """The chart as Vega-Lite with embedded rows. Callers may add keys to the outermost level, a copy."""
+        """The chart as Vega-Lite with embedded rows. The outermost dict is a copy, so callers may add keys to it."""
         return dict(self._spec)
 
     def svg(self) -> str:
@@ -138,7 +138,7 @@ class Drawing:
 
 
 def _with_palette(png: bytes) -> bytes:
-    """The same PNG with a colour palette. It has an eighth of the size, so notebooks stay small in git."""
+    """Convert a PNG to one with a colour palette, which has an eighth of the size, so that notebooks stay small."""
     palette = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(_PALETTE_COLOURS).save(palette, "PNG", optimize=True)
@@ -281,6 +281,9 @@ def _font_face(name: str) -> str:
 
 
 def _clips_from_0(svg: str) -> str:
-    """Number the clip paths of an SVG from 0, so that equal figures give equal files; the renderer never restarts."""
+    """Number the clip paths of an SVG from 0, so that equal figures give equal files.
+
+    The renderer itself continues the numbers of the previous SVG.
+    """
     numbers: dict[str, int] = {}
     return re.sub(r"\bclip(\d+)\b", lambda match: f"clip{numbers.setdefault(match[1], len(numbers))}", svg)

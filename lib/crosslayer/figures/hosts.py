@@ -1,4 +1,4 @@
-"""Figure of a campaign's hosts: page loads of each host compared with those of all hosts, and its A/A self-check."""
+"""Figure of a campaign's hosts: PLT of each host compared with that of all hosts, and A/A self-check of each host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AGAINST_ALL, _AA = "PLT minus that of all hosts (%)", "A/A: load minus its repe
 
 
 def data(inputs: Inputs) -> pl.DataFrame:
-    """Difference of each host's PLT from that of all hosts, and difference of its repeated loads; percent.
+    """Two differences for each host, percent: its PLT minus that of all hosts, and its loads minus their repetitions.
 
     Columns panel (the comparison), host, n, rounds, median, low, high, source.
     """

@@ -72,7 +72,7 @@ class Inputs:
 
     @property
     def loads(self) -> pl.LazyFrame:
-        """Successful page loads of the study's conditions."""
+        """Successful page loads of the condition `main`, without priming, self-check and control."""
         return metrics.page_loads(self.page_loads)
 
     @property
@@ -89,7 +89,7 @@ class Inputs:
 
     @property
     def published_saving(self) -> pl.DataFrame:
-        """Published saving of H3 0-RTT over H3 1-RTT, from the medians in TNSM24 Figs. 10 and 11.
+        """Published PLT that H3 0-RTT saves compared with H3 1-RTT, from the medians in TNSM24 Figs. 10 and 11.
 
         Columns link, page, nominal_rtt_ms, saving_ms.
         """

@@ -35,8 +35,8 @@ def self_check_data(
     """Differences between loads of a round that should be equal, percent of their PLT.
 
     Columns kind, series, link, page, source, x (the difference), low, high (90 % interval), n, equal, p, ks, ks_p
-    (`metrics.equivalence`). A row of kind `pair` has the loads of one round. A row of kind `cell` has the median of a
-    cell. A row of kind `pooled` has the median over all cells of a series.
+    (`metrics.equivalence`). A row of kind `pair` has the difference between two loads of one round. A row of kind
+    `cell` has the median of a cell. A row of kind `pooled` has the median over all cells of a series.
 
     `observations` returns the loads of a study, and `named` has the names of their series as in `metrics.self_checked`.
     """

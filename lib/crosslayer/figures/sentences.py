@@ -23,7 +23,7 @@ def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
 def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
     """Text of a median, its interval and their unit.
 
-    If both ends of the interval would be printed as the same number other than 0, all have one more digit.
+    If both ends of the interval round to one number, and this number is not 0, median and ends have one more digit.
     """
 
     def formatted(name: str, digits: int) -> str:

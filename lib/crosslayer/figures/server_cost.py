@@ -28,8 +28,8 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
     -------
     polars.DataFrame
         `server`, `series` (transport), `rate` (queries per s), `cpu_s_per_10000` (CPU time of 10,000
-        queries, s), `rss_mb`, `peak_mb`, `median_response_ms`, `late_ms` (of the load generator), `lost`, `held`
-        (whether the rate was sustained).
+        queries, s), `rss_mb`, `peak_mb`, `median_response_ms`, `late_ms` (median delay with which the load generator
+        sent a query), `lost`, `held` (whether the rate was sustained).
     """
     rows = [
         {"server": SERVERS[name.split()[0]], "series": name.split()[1], **step}

@@ -127,7 +127,7 @@ def link_title(link: str) -> str:
 
 
 def page_title(page: str) -> str:
-    """Title of a page in figures: `wikipedia.org (copy)` if it is named like a public site; see `sites/README.md`."""
+    """Title of a page in figures: its name, with `(copy)` if it is named like a public site; see `sites/README.md`."""
     return f"{page} (copy)" if "." in page else page
 
 

@@ -130,7 +130,7 @@ def _signals() -> Iterator[socket.socket]:
 
 
 def _make_raw(undo: contextlib.ExitStack) -> None:
-    """Pass every key to the terminal in the guest; `undo` restores the host's terminal."""
+    """Set the host's terminal to raw mode, so that every key reaches the guest; `undo` restores the former mode."""
     undo.callback(termios.tcsetattr, 0, termios.TCSADRAIN, termios.tcgetattr(0))
     tty.setraw(0)
 
@@ -138,8 +138,8 @@ def _make_raw(undo: contextlib.ExitStack) -> None:
 def _whole_input() -> bytes | None:
     """The complete standard input, or None if its bytes are sent as they arrive.
 
-    The guest has complete input from its start, independently of the host's time. None for pipes, sockets, terminals
-    and large files.
+    If the guest receives the complete input at its start, no event in the guest depends on when input arrives at the
+    host. None for pipes, sockets, terminals and large files.
     """
     try:
         status = os.fstat(0)

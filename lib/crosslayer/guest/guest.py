@@ -60,7 +60,7 @@ def inside() -> Clock | None:
 
 
 class Guest:
-    """A guest that runs one command with the host's files, as this user. A context manager that kills it.
+    """A guest that runs one command with the host's files, as this user; a context manager that ends the guest on exit.
 
     Parameters
     ----------
@@ -208,13 +208,13 @@ class Guest:
             raise self.died()
 
     def read_log(self) -> bool:
-        """Read the kernel's output from `log`, when it is readable, and store its tail; False if it has ended."""
+        """Read the kernel's output from `log`, when it is readable, and store its tail; False after the last output."""
         part = os.read(self.log, 1 << 16)
         self._log = (self._log + part)[-_LOG_BYTES:]
         return bool(part)
 
     def check_programs(self) -> None:
-        """Verify that each program of the guest can still map memory; without more mappings it would retry for ever.
+        """Verify that each program of the guest can still map memory; a program that cannot would retry for ever.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class Guest:
         )
 
     def close(self) -> None:
-        """Wait until an ended guest has powered off; kill a guest that still runs."""
+        """Close the guest's input, at which the guest powers off, and kill the guest if it still runs after 2 s."""
         if self._in >= 0:
             os.close(self._in)
             self._in = -1
@@ -298,7 +298,7 @@ class _JobFile:
         self._file.flush()
 
     def remove(self) -> None:
-        """Remove the file once the guest has read it or has ended."""
+        """Remove the file; callers do so when the guest has read it or has ended."""
         self.path.unlink(missing_ok=True)
         self._file.close()
 

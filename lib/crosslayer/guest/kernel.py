@@ -28,7 +28,7 @@ class Kernel:
     """Virtual time that one read of the clock takes, ns."""
 
     def as_versions(self) -> dict[str, str]:
-        """Entries for the versions in `campaign.json`: the kernel contains the network stack under test."""
+        """The kernel's entries among the versions in `campaign.json`; it contains the network stack under test."""
         return {
             "guest_kernel": self.version,
             "guest_kernel_config_sha256": self.config_sha256,

@@ -1,9 +1,9 @@
 """One load of a page: requests each resource at its time. No I/O, no clock.
 
 Resources named in the document are requested in order as its bytes arrive, as by a preload scanner. The page's
-specification has the other dependencies (`after`), which are tested against Chromium. A resource with such a dependency
-is requested once the resource that names it is complete and, for a script, has run. A script runs once the document,
-the scripts before it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and
+specification has the other dependencies (`after`), which are tested against Chromium. A resource with `after = Y` is
+requested once the document and Y are complete and, if Y is a script, Y has run. A script runs once the document, the
+scripts before it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and
 4.12.1).
 """
 
@@ -22,7 +22,7 @@ class PageFetch:
     Parameters
     ----------
     page
-        The page to load; it has no other origins.
+        The page to load; it must have no resources of other origins.
     now
         Current time, on the scale of the core's times, seconds.
     """
@@ -75,7 +75,7 @@ class PageFetch:
                 self._get(named, now)
 
     def _has_run(self, path: str) -> bool:
-        """Whether a resource is complete and, for a script, has run."""
+        """Whether document and resource are complete and, if the resource is a script, it has run."""
         if not self.responses["/"].ended or path not in self.responses or not self.responses[path].ended:
             return False
         position = next((n for n, named in enumerate(self._named) if named.path == path), None)

@@ -64,7 +64,7 @@ class Scanner(HTMLParser):
     def take(self, chunk: bytes) -> list[Named]:
         """Scan the document's next bytes, compressed as received; returns the resources that they name.
 
-        `ValueError` if they should be gzip and are not.
+        `ValueError` if the encoding is `gzip` and the bytes are no gzip stream.
         """
         try:
             plain = self._inflate.decompress(chunk) if self._inflate else chunk
