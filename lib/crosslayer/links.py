@@ -121,14 +121,14 @@ class Queue:
 
     @property
     def longest_ms(self) -> float | None:
-        """Longest wait in the queue, that of a full FIFO, ms; None for fq_codel and cake."""
+        """Maximum wait in the queue, ms: the wait in a full FIFO; None for fq_codel and cake."""
         return self.limit_bytes * 8e-3 / self.rate_mbit if self.discipline == "fifo" else None
 
     def tc_commands(self) -> list[list[str]]:
         """Arguments after `tc qdisc add dev DEVICE`, one list per command.
 
-        The token bucket allows bursts of 1 ms or two frames, which compensate for late timers. The next stage has the
-        same rate and spaces packets exactly.
+        The token bucket allows bursts of 1 ms, but at least of two frames. Bursts compensate for late timers. The next
+        stage of the link has the rate of the bucket and spaces packets exactly.
         """
         rate = f"{round(self.rate_mbit * 1e6)}bit"
         if self.discipline == "cake":
@@ -173,7 +173,10 @@ class Profile:
     jitter_ms: Delay = 0.0
     """Scale of the one-way delay's distribution in each direction, ms."""
     jitter_distribution: Distribution | None = None
-    """Distribution table of netem, with a standard deviation of about 1; None: uniform within ±`jitter_ms`."""
+    """Distribution table of netem for the delay; None for a uniform distribution within ±`jitter_ms`.
+
+    With a table, the standard deviation of the delay is about `jitter_ms`.
+    """
     jitter_reorders: bool = True
     """Whether packets with a shorter delay overtake others. If False, each packet waits for the previous one."""
     loss_percent: Percent = 0.0
@@ -185,16 +188,17 @@ class Profile:
     reorder_percent: Percent = 0.0
     """Share of packets that netem sends without delay, so that they overtake others, percent."""
     cross_traffic: Literal["bulk", "paced"] | None = None
-    """Cross-traffic in the same queue during a measurement: `bulk`, a TCP flow, or `paced`, UDP at a fixed rate."""
+    """Cross-traffic in the queue of the measured traffic: `bulk`, a TCP flow, or `paced`, UDP at a fixed rate."""
     cross_mbit: Rate | None = None
-    """Rate of paced cross-traffic, Mbit/s; by default half of the link's rate."""
+    """Rate of paced cross-traffic, Mbit/s; by default half of the link's rate in the direction `cross_direction`."""
     cross_direction: Literal["down", "up"] = "down"
     faults: tuple[str, ...] = ()
     """Faults of the path in the notation of `path_faults`, e.g. `drop udp/443`, `reject udp/443@2s`."""
     trace: Trace | None = None
     """Rates and RTT over time; None for a link without a trace.
 
-    With a trace, `rtt_ms` is the minimum RTT. A direction whose rate is from the trace queues at most `queue_packets`.
+    If the trace has RTTs, `rtt_ms` is at most their minimum, by default equal to it. A direction whose rate is from the
+    trace queues at most `queue_packets`.
     """
     source: str = ""
     """Source of the values."""
@@ -269,7 +273,10 @@ class Profile:
 
     @property
     def shaped(self) -> bool:
-        """Whether the link needs emulation; False for a link without delay, rate and effects."""
+        """Whether the link needs emulation: it has delay, rate, jitter, loss, reordering or a trace.
+
+        Faults and cross-traffic alone need no emulation of the link.
+        """
         return bool(
             self.rtt_ms
             or self.download_mbit
@@ -292,12 +299,15 @@ class Profile:
 
     @property
     def blocks_ipv6(self) -> bool:
-        """Whether a fault blocks IPv6. The testbed has IPv6 only on a link with this fault."""
+        """Whether a fault blocks IPv6.
+
+        The testbed adds IPv6 addresses only on a link with this fault, so that clients try IPv6 and fail.
+        """
         return any(fault.selector == "ipv6" for fault in self.path_faults)
 
     @property
     def cross_rate_mbit(self) -> float | None:
-        """Rate of paced cross-traffic, Mbit/s."""
+        """Rate of paced cross-traffic, Mbit/s; None if the profile has neither this rate nor a rate of the link."""
         rate = self.download_mbit if self.cross_direction == "down" else self.upload_mbit
         return self.cross_mbit or (rate / 2 if rate else None)
 
@@ -328,7 +338,8 @@ class Profile:
     ) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
         """Stages of downlink and uplink in the order in which packets pass them; empty for a link without emulation.
 
-        A direction has one stage, or three: delay, jitter and loss; the queue; serialisation at the rate.
+        A direction has one stage or three stages. Of three, the first applies delay, jitter, loss and reordering. The
+        second is the queue, and the third serialises packets at the rate.
         """
         if not self.shaped:
             return (), ()
@@ -471,7 +482,7 @@ def _profile(table: object, name: str, path: Path) -> Profile:
 
 
 def _least(trace: Trace) -> dict[str, float]:
-    """Key `rtt_ms` of a link with this trace, the minimum RTT; empty if the trace has no RTTs."""
+    """Minimum RTT of a trace, as a dictionary with the key `rtt_ms`; empty if the trace has no RTTs."""
     least = trace.course().least_rtt_ms
     return {} if least is None else {"rtt_ms": least}
 
@@ -492,7 +503,7 @@ def varied(
     trace: str | None = None,
     faults: Sequence[str] = (),
 ) -> Profile:
-    """A profile with further effects in the notation of the command line; its name lists the effects.
+    """Copy of a profile with further effects, given as on the command line; the name of the copy lists the effects.
 
     Parameters
     ----------
@@ -590,8 +601,9 @@ def rtt_alone(name: str) -> Profile | None:
 def sweep(name: str) -> tuple[str, str, str] | None:
     """Split a name such as `4g-loss-2` into link, parameter and value; None for names of another form.
 
-    Parameters are `loss` (percent in each direction), `rtt` (ms), `jitter` (ms; normal, packets keep their order) and
-    `queue` (length, as in `10bdp`, or discipline). With `queue`, a TCP download fills the queue.
+    Parameters are `loss` (percent in each direction), `rtt` (ms), `jitter` (ms) and `queue` (length, as in `10bdp`, or
+    discipline). With `jitter`, delays are normally distributed, and packets keep their order. With `queue`, a TCP
+    download fills the queue.
     """
     match = _SWEPT.fullmatch(name)
     return None if match is None else (match[1], match[2] or match[4], match[3] or match[5])

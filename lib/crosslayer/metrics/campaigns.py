@@ -1,4 +1,4 @@
-"""Prediction interval for the value of a further campaign: random effects of campaigns, by the method of moments."""
+"""Prediction interval for the value of a further campaign: a random-effects model, fitted by the method of moments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FurtherCampaign:
     low: float
     high: float
     between: float
-    """Standard deviation between campaigns without the errors within them; 0 if these explain all variation."""
+    """Standard deviation of the effects of campaigns; 0 if the errors within campaigns explain all variation."""
 
     def holds(self, value: float) -> bool:
         """Whether the prediction interval contains a value."""
@@ -61,7 +61,7 @@ def further_campaign(
 
 
 def standard_error(low: float, high: float, rounds: int) -> float:
-    """Standard error of a value from the ends of its 95 % interval over `rounds` rounds."""
+    """Standard error of a value, computed from the ends of its 95 % interval and its number of rounds."""
     return (high - low) / 2 / reach(rounds)
 
 

@@ -1,7 +1,8 @@
 """Observations of a campaign of any size by series, link and page, read once for many statistics.
 
-For each series and cell, only the values and the numbers of their rounds are stored. If there are many, an unnamed file
-stores them. Pooling of cells and differences within rounds are therefore operations on arrays, without joins.
+A series is one quantity in one condition, e.g. the PLT of one kind of page load. For each series and cell, only the
+values and the numbers of their rounds are stored. If there are many, an unnamed file stores them. Pooling of cells and
+differences within rounds are therefore operations on arrays, without joins.
 """
 
 from __future__ import annotations
@@ -46,12 +47,15 @@ class Part:
     """Rows of a table, and the series into which they are divided."""
 
     rows: pl.LazyFrame
-    """Columns campaign, round, host, link, page, the column of the condition, and those of the values."""
+    """Columns campaign, round, host, link, page, the column that `condition` names, and the columns of values."""
     condition: str = "series"
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
-    """Column of values by name of series; in a name, the value of the column `condition` replaces `{}`."""
+    """Column of values, by name of the series.
+
+    In the name, `{}` stands for a value of the column that `condition` names.
+    """
     spelled: Callable[[str], str] = str
-    """Function that converts a value of the column `condition` to the text that replaces `{}`."""
+    """Function that converts a value of the column that `condition` names to the text that replaces `{}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class _File:
 
 
 class _KnownRounds:
-    """Numbers the rounds in the order in which they are read for the first time."""
+    """Assigns a number to each round, in the order in which rounds are read for the first time."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -92,11 +96,11 @@ class _KnownRounds:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Columns campaign, round and host, a row for each round."""
+        """Frame with a row for each round, in the order of their numbers: campaign, round, host."""
         return pl.concat(self._frames)
 
     def span(self, rows: pl.DataFrame, file: _File) -> _Span:
-        """Write the round numbers of rows to the file, and return their position.
+        """Write the number of each row's round to the file, and return the position of these numbers.
 
         Equal sequences of numbers are written once.
         """
@@ -125,7 +129,7 @@ class Cells:
     parts
         Rows to read. Only one part is in memory at a time, so all rows of a series in a cell must be in the same part.
     sums
-        Names of the terms, for each series that is a sum of other series within each round.
+        For each series that is a sum of other series within each round: the names of these other series.
     """
 
     def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -172,9 +176,9 @@ class Cells:
         return Numbers(values if order is None else values[order], rounds)
 
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
-        """Weighted sum of series in every round of a cell that has an observation of each series.
+        """Weighted sum of several series in a cell, for every round with an observation of each series.
 
-        `factors` has the factor of each series.
+        `factors` has the weight of each series, by the name of the series.
         """
         if list(factors.values()) == [1.0]:
             return self.numbers((next(iter(factors)), link, page))
@@ -197,7 +201,7 @@ class Cells:
         return values, rounds
 
     def rounds_of(self, numbers: Clusters) -> Rounds:
-        """The rounds of observations, from their round numbers."""
+        """The `Rounds` of some observations, given the number of each observation's round."""
         there = np.zeros(self.rounds.count, np.bool_)
         there[numbers] = True
         if there.all():
@@ -214,13 +218,13 @@ class Cells:
 
     def _numbered(self, rounds: Rounds) -> None:
         self.rounds = rounds
-        """All rounds; `numbers` has the round of each number in the file."""
+        """All rounds of this object; `rounds.numbers` converts a round number in the file to a round of this object."""
         self._kept: dict[_Span, tuple[Clusters, NDArray[np.intp] | None]] = {}
 
     def _rounds_at(self, span: _Span) -> tuple[Clusters, NDArray[np.intp] | None]:
-        """Round numbers at a position in the file, in ascending order, and the order that sorts them.
+        """Round numbers from a position in the file, in ascending order, and the permutation that sorts them.
 
-        The order is None if the file has the numbers in ascending order.
+        The permutation is None if the numbers are already sorted.
         """
         kept = self._kept.get(span)
         if kept is None:

@@ -37,7 +37,7 @@ _KEYS = ("measure", "transport", "h3", "kind", "condition")
 class ComparedCondition:
     """A quantity, usually a duration, and the condition in which it was measured.
 
-    A key is empty if it has its default value or if the quantity does not have it.
+    A field is empty if its value is the default, or if the field does not apply to the quantity.
     """
 
     measure: str
@@ -51,7 +51,7 @@ class ComparedCondition:
 
     @property
     def name(self) -> str:
-        """The key values as text, without the quantity."""
+        """The condition as text, without the quantity."""
         return self.named("transport", "h3", "kind", "condition")
 
     def named(self, *keys: str) -> str:
@@ -61,12 +61,12 @@ class ComparedCondition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Two conditions that differ in one key."""
+    """Two conditions that differ in one field of `ComparedCondition`."""
 
     condition: ComparedCondition
     reference: ComparedCondition
     word: str
-    """Name of the key in which both differ: a field of `ComparedCondition`."""
+    """Name of the field in which the two conditions differ."""
 
 
 def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: pl.LazyFrame) -> pl.DataFrame:
@@ -136,8 +136,8 @@ def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
 def steps(of: Iterable[ComparedCondition]) -> list[Step]:
     """Steps between the given conditions.
 
-    For each condition and key, the step begins at the first condition that differs from it in this key only. The first
-    condition itself has no step.
+    Conditions that differ only in one field other than `measure` form a group. Steps lead from the first condition of a
+    group, in the given order, to each other condition of the group.
     """
     known = list(of)
     rows = []

@@ -66,8 +66,8 @@ def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.Lazy
     Returns
     -------
     polars.LazyFrame
-        link, page, combination, rounds, complete, without_exchange, without_load (counts of rounds). A round that
-        lacks both counts in both.
+        link, page, combination, rounds, complete, without_exchange, without_load (counts of rounds). A round without
+        exchange and without load is included in both without_exchange and without_load.
     """
     key = [*ROUND, "protocol", "h3"]
     asked = (
@@ -102,8 +102,8 @@ def relative_increase(combinations: pl.LazyFrame, *, baseline: str = BASELINE) -
     Returns
     -------
     polars.LazyFrame
-        The same rows with `baseline_ms` (the baseline's median in the cell) and `increase_percent`. A cell without the
-        baseline has no rows.
+        The given rows with the further columns `baseline_ms` (the baseline's median in the cell) and
+        `increase_percent`. A cell without the baseline has no rows.
     """
     of_baseline = pl.col("plt_ms").filter(pl.col("combination") == baseline)
     return (

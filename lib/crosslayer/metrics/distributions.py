@@ -36,7 +36,7 @@ def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_PO
 
 
 def curve(values: NDArray[Any], points: int = MAX_POINTS) -> tuple[Reals, Reals]:
-    """Empirical CDF of observations, with the columns `x` and `cdf` of `curves`."""
+    """Empirical CDF of observations, as two arrays: `x` and `cdf`, like the columns of `curves`."""
     ranks = _ranks(len(values), points)
     # Polars sorts twice as fast as numpy.
     return pl.Series(values).sort().gather(ranks - 1).cast(pl.Float64).to_numpy(), ranks / len(values)
@@ -55,8 +55,8 @@ def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
     polars.LazyFrame
         by..., n, min, p5, p25, median, p75, p95, max, low, high, in the unit of the value; quantiles are interpolated
         linearly. `low` and `high` are the order statistics that contain the median with 95 % confidence for any
-        distribution (inverted sign test). The observations must be independent, i.e. one per round. Both are null below
-        `MIN_ROUNDS` observations.
+        distribution (inverted sign test). They are null below `MIN_ROUNDS` observations. The observations must be
+        independent, i.e. one per round.
     """
     ordered = pl.col("ordered")
     n = ordered.list.len().cast(pl.Int64)

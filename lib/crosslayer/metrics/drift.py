@@ -1,4 +1,4 @@
-"""Compare rounds that were measured again with the original campaign: equivalence of durations by condition."""
+"""Compare repeated rounds with those of the original campaign, and decide for each condition whether they agree."""
 
 from __future__ import annotations
 

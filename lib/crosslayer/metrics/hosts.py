@@ -1,4 +1,4 @@
-"""Comparison of the machines of a campaign, which should measure the same."""
+"""Comparison of the hosts of a campaign: their measured PLTs should be equal."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ def medians(
 def median(
     values: Reals, rounds: Rounds, *, level: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[int, int, float, float | None, float | None]:
-    """Median of observations, with the columns of `medians`: n, rounds, median, low, high."""
+    """Median of observations with its 95 % interval, as a tuple like the columns of `medians`.
+
+    The tuple has n, rounds, median, low and high.
+    """
     sample = rounds.sample(values)
     estimates = [sample.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)]
     return sample.size, rounds.count, sample.quantile(level), *_interval(estimates, rounds.count)
@@ -67,7 +70,7 @@ def quantile_differences(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Quantile of one condition minus that of another in each group, with its 95 % interval.
+    """Quantile of the condition `first` minus that of `second` in each group, with the 95 % interval of the difference.
 
     Both conditions are resampled together. Unlike `paired`, this function compares distributions: events that are rare
     in one condition and common in the other need not occur in the same round.

@@ -57,7 +57,7 @@ def line(
 
 
 def _through(x: Reals, y: NDArray[np.float64]) -> tuple[Reals, Reals]:
-    """Slope and intercept of each row of y, shape (lines, points)."""
+    """Slope and intercept of the line through each row of `y`, whose shape is (lines, points)."""
     centred = x - x.mean()
     slopes = weighted_sums(y, centred) / (centred**2).sum()
     return slopes, np.asarray(y.mean(axis=1) - slopes * x.mean())

@@ -48,10 +48,11 @@ def estimate(
     """Mean or unbiased variance of observations, with draws, i.e. values for the resamples of the rounds.
 
     A variance is in the square of the observations' unit. Draws are studentised. The distance of a resample's statistic
-    from the value is measured in the resample's own standard errors. The draw lies as many standard errors of the
-    observations from the value, on the other side. The quantiles of draws are then the bootstrap-t interval (Efron and
-    Tibshirani 1993, chapter 12), also in derived statistics. For a variance, all this applies to its logarithm. Without
-    the logarithm, intervals lie too low, because few rounds seldom contain observations of a long tail.
+    from the value is divided by the standard error of the resample. This quotient is multiplied by the standard error
+    of the observations. The draw is at the resulting distance from the value, on the other side. The quantiles of draws
+    are then the bootstrap-t interval (Efron and Tibshirani 1993, chapter 12), also in derived statistics. For a
+    variance, all this applies to its logarithm. Without the logarithm, intervals lie too low, because few rounds seldom
+    contain observations of a long tail.
 
     Parameters
     ----------
@@ -76,7 +77,10 @@ def _studentised(
     sums = [np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1]) for power in (0, 1, 2)]
 
     def of(drawn: NDArray[Any]) -> tuple[Reals, Reals]:
-        """The statistic for each row of `drawn`, and its standard error from the influence of each round."""
+        """The statistic for each row of `drawn`, and its standard error from the influence of each round.
+
+        For a variance, both are those of its logarithm.
+        """
         n = weighted_sums(drawn, sums[0])
         mean = weighted_sums(drawn, sums[1]) / n
         if statistic == "mean":

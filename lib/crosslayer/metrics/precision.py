@@ -1,4 +1,4 @@
-"""Number of rounds that a campaign needs, from the variance of a pilot."""
+"""Number of rounds that a campaign needs, computed from the intervals of a pilot campaign."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ _Z10 = -1.281552
 def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.DataFrame:
     """Number of rounds for which the 95 % interval of the median PLT has a given half-width.
 
-    The argument has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds,
-    the half-width falls with the square root of their number, as for a median asymptotically. The extension for few
-    rounds (`reach`) then vanishes. The pilot's half-width is itself uncertain. It depends on the observations between
-    both ends, about `1.96 sqrt(rounds)` of them. It scatters like a gamma variable of this shape, which `rounds_enough`
-    takes into account.
+    The argument has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds, the
+    half-width is inversely proportional to the square root of their number, like that of any median asymptotically.
+    The pilot's half-width is first divided by the extension for few rounds (`reach`), which vanishes with many rounds.
+    The pilot's half-width is itself uncertain, because only about `1.96 sqrt(rounds)` observations lie within the
+    interval. It varies like a gamma variable whose shape is this number. `rounds_enough` takes this into account.
 
     Returns
     -------
     polars.DataFrame
-        link, page, combination, rounds, median_ms, half_width_percent (all three of the pilot), rounds_needed (best
-        estimate), rounds_enough (with 90 % confidence). The last three are null below `MIN_ROUNDS` rounds;
+        link, page, combination, rounds, median_ms, half_width_percent, rounds_needed (best estimate), rounds_enough
+        (with 90 % confidence). rounds, median_ms and half_width_percent are those of the pilot. half_width_percent,
+        rounds_needed and rounds_enough are null if the pilot has fewer than `MIN_ROUNDS` rounds. Otherwise
         rounds_needed and rounds_enough are at least `MIN_ROUNDS`.
     """
     rounds = pl.col("rounds").cast(pl.Float64)

@@ -21,7 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_ROUNDS = 6
-"""Minimum number of rounds for a 95 % interval; the range of five contains the median with 93.75 % only."""
+"""Minimum number of rounds for a 95 % interval.
+
+The range of only five values contains the median with a probability of 93.75 %.
+"""
 
 FEWEST_BEYOND = 4.5
 """Minimum number of observations beyond a quantile for an interval; resamples cannot reach beyond the sample."""
@@ -177,7 +180,7 @@ def reach(rounds: int, level: float = LEVEL) -> float:
 
 
 def student_reach(rounds: int, z: float) -> float:
-    """As `reach`, from a quantile `z` of the normal distribution, which may be larger than a level can express."""
+    """Like `reach`, but with a normal quantile `z` in place of the level; `z` may be too large for any level."""
     n = rounds - 1
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
     t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
@@ -268,7 +271,10 @@ class Sample:
             return position, False
 
         def at(ranks: Sequence[Reals], rows: NDArray[np.intp]) -> list[Reals]:
-            """The observations at these ranks in some resamples, correct only in the part that has the first rank."""
+            """The observations at these ranks in the resamples `rows`.
+
+            Only ranks in the part of the first rank give correct observations.
+            """
             part = np.minimum((ends[rows, 1:] < ranks[0][:, None]).sum(axis=1), _PARTS - 1)
             positions = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
             sums = weights[rows[:, None], clusters[positions]].cumsum(axis=1) + ends[rows, part][:, None]
@@ -392,7 +398,7 @@ class Estimate:
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
-    """A statistic computed from estimates whose resamples belong together.
+    """A statistic computed from estimates: `function` of their values, and of their draws in every resample.
 
     `function` takes one number for each estimate, or one array of draws for each estimate (elementwise).
     """

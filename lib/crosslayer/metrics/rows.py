@@ -56,7 +56,7 @@ def page_loads(
 
 
 def resolved_loads(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful rows of `resolved_loads`, same columns; the server log confirms their conditions."""
+    """Successful rows of the table `resolved_loads`, with all its columns; the server log confirms their conditions."""
     return table.filter(pl.col("error").is_null())
 
 

@@ -19,7 +19,10 @@ EQUAL_PERCENT = 3.0
 """Margin of equality, percent: the largest difference between median PLTs that counts as none."""
 
 TEST_LEVEL = 0.9
-"""A 90 % interval within the margins is equivalent to two one-sided tests at 5 % each (Schuirmann, 1987)."""
+"""Level of the interval in a test of equality.
+
+A 90 % interval within the margins is equivalent to two one-sided tests at 5 % each (Schuirmann, 1987).
+"""
 
 
 class LoadKind(NamedTuple):
@@ -31,7 +34,7 @@ class LoadKind(NamedTuple):
 
     @property
     def series(self) -> str:
-        """Name of its PLTs in `Cells`."""
+        """Name, in `Cells`, of the series with the PLTs of this kind."""
         role = () if self.role is Role.MEASURED else (self.role.value,)
         return " ".join((self.h3, self.condition, *role, "PLT"))
 
@@ -53,7 +56,10 @@ SELF_CHECKS = REPETITIONS | {
 
 
 class Pairs(NamedTuple):
-    """PLTs of pairs of loads that should be equal, in percent of the median of the pairs' means in the cell."""
+    """PLTs of pairs of loads that should be equal, in percent.
+
+    100 % is the median of the means of all pairs in the cell.
+    """
 
     first: Reals
     second: Reals
@@ -67,7 +73,7 @@ def without_repetitions(loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Every load that the A/A self-check repeated, minus its repetition; takes rows of `page_loads`.
+    """PLT of every load that the A/A self-check repeated, minus the PLT of its repetition; takes rows of `page_loads`.
 
     Returns
     -------
@@ -98,14 +104,14 @@ def loads_by_kind(loads: pl.LazyFrame, *, but: Collection[str] = ()) -> Part:
 
 
 def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[Cell, Pairs]:
-    """Pairs of loads of a round that should be equal, by series (of `SELF_CHECKS`), link and page.
+    """Pairs of loads that should be equal within a round, by series (of `SELF_CHECKS`), link and page.
 
     Parameters
     ----------
     cells
         With the series of `loads_by_kind`.
     named
-        Names of series in `cells`, by series of `loads_by_kind`; only for series that have another name there.
+        For each series of `loads_by_kind` that has another name in `cells`: this other name.
     """
     called = named or {}
     results = {}
@@ -152,7 +158,8 @@ def equivalence(
     polars.DataFrame
         by..., n, median, low, high (90 % interval, rounds resampled), equal (the interval is within the margins; null
         if there are too few rounds for one), p (the larger p-value of both tests), ks (greatest distance of the two
-        distributions), ks_p (probability of at least this distance if both are equal). Percent of the PLT, shares of 1.
+        distributions), ks_p (probability of at least this distance if both are equal). median, low and high are in
+        percent of the PLT; p, ks and ks_p are from 0 to 1.
     """
     rows = []
     for key, pairs in groups.items():

@@ -109,7 +109,7 @@ class Observations:
     code: str
     """Python code that reads these rows from the dataset."""
     frame: pl.LazyFrame
-    """The rows, without those of busy rounds if the dataset leaves them out."""
+    """The rows, except those of rounds that the dataset leaves out because the machine was busy."""
 
     def __repr__(self) -> str:
         return self.code
@@ -244,9 +244,10 @@ class CampaignView:
         return frames.frame(self.dataset, measure)
 
     def compared(self) -> AnswerText:
-        """Compare the verdicts with those of each campaign in virtual time next to this one.
+        """Compare this campaign's verdicts with those of the same study's campaigns in virtual time.
 
-        Returns the claims whose verdicts differ, and their number.
+        These campaigns are in folders next to the dataset (see `campaign.dataset.paired_campaigns`). Returns the claims
+        whose verdicts differ, and their number.
         """
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in paired_campaigns(self.dataset):

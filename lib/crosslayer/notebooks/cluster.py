@@ -29,7 +29,7 @@ def measure(
 ) -> CampaignView:
     """Measure a campaign on a cluster, or continue one: `crosslayer.measure(plan, client=client)`.
 
-    It can be stopped at any time; the same call measures the missing rounds.
+    The measurement can be stopped at any time; repeating the call measures the missing rounds.
 
     Parameters
     ----------

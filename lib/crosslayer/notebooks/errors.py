@@ -4,4 +4,4 @@ from crosslayer.errors import CrosslayerError
 
 
 class NotebookError(CrosslayerError):
-    """A notebook cannot continue: unknown parameter, failed measurement, or failed other notebook."""
+    """A notebook cannot continue, e.g. because a parameter is unknown, or a measurement or another notebook failed."""

@@ -32,7 +32,8 @@ def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]
     Returns
     -------
     tuple
-        Dataset folder and notice. The notice is empty unless the folder is that of the committed campaign.
+        Dataset folder and notice. The notice is empty if the campaign was measured; otherwise it explains that the
+        committed campaign is used.
 
     Raises
     ------
@@ -105,7 +106,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """Make a function that the child runs before exec. Then the kernel kills the child when this process dies."""
+    """Make a function that the child runs before exec, so that the kernel kills the child when this process dies."""
     libc = ctypes.CDLL(None, use_errno=True)
     set_death_signal, parent = 1, os.getpid()
 

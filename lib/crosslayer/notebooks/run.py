@@ -120,13 +120,14 @@ class Run:
     def notebook(self, name: str) -> None:
         """Run one notebook with papermill and show its figures; the executed copy is in `build/notebooks`.
 
-        The notebook of another study than the default measures its study if this is one of `studies`; otherwise it
-        analyses the committed campaign. A text replaces a figure that cannot be drawn, and `report` raises the error.
+        A notebook of the default study analyses the dataset of this run. A notebook of another study measures that
+        study if it is in `studies`; otherwise it analyses the committed campaign. If a figure cannot be drawn, a text
+        replaces it here, and `report` raises `NotebookError` later.
 
         Raises
         ------
         NotebookError
-            If a cell fails; the error has the error of this cell.
+            If a cell of the notebook fails; the message contains the error of this cell.
         """
         total = len({section.notebook for study in STUDIES.values() for section in study.sections} | {name})
         print(f"Notebook {len(self._shown) + 1} of {total}: {name}", flush=True)
@@ -211,8 +212,8 @@ class Run:
     def _summary(self, verdicts: pl.DataFrame) -> str:
         """Sentence with the number of claims of each verdict.
 
-        If the committed campaign is another one, a second sentence has the number of claims with the same verdict as
-        there.
+        If the dataset is not the committed campaign, a second sentence has the number of claims whose verdict equals
+        that of the committed campaign.
         """
         counts = {verdict: n for verdict, n in claims.counts(verdicts).items() if n and verdict != Verdict.NOT_MEASURED}
         line = f"{sum(counts.values())} claims judged: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}."

@@ -29,7 +29,7 @@ class About:
     """Description of a capture."""
 
     condition: str
-    """The condition's name in its study; the command for a capture of a user's command."""
+    """Name of the condition in its study; for a capture of a command of the user, that command."""
     profile: dict[str, Any]
     """The link's profile."""
     table: str = ""

@@ -32,7 +32,7 @@ class Frame:
     """Timestamp of the kernel, nanoseconds since the Unix epoch."""
     interface: str
     sent: bool | None
-    """Whether this end sent the frame (True) or received it (False); None if the file has no direction."""
+    """Whether the capturing host sent the frame (True) or received it (False); None if the file has no direction."""
     data: bytes
     """The captured part of the frame."""
     bytes: int

@@ -1,8 +1,9 @@
 """The pages under test: read their specifications, and build the files that the server sends.
 
-A page is a folder under `sites/`, or of the user, with a `page.toml` and its content. The server sends the files of
-`build` unchanged. Every body has exactly the size that its specification states, with any build of zlib. This package
-is independent of studies, servers, browsers, clocks and networks. `sites/make.py` draws the pictures.
+A page is a folder that contains a `page.toml` and the bodies of the resources. The folder is in `sites/` or belongs to
+the user. The server sends the files of `build` unchanged. Every body has exactly the size that its specification
+states, with any build of zlib. This package is independent of studies, servers, browsers, clocks and networks.
+`sites/make.py` draws the pictures of the pages.
 """
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build

@@ -32,14 +32,14 @@ _TYPES = {
     "drawing": "image/svg+xml",
 }
 _NOTED_SHARE = 0.005
-"""A note reports the page's weight if it differs from the recorded weight by more than this share of the latter."""
+"""Share of the recorded weight; a note reports the page's weight if it differs from the recorded weight by more."""
 _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
 def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
     """Set the body, the final weight and the content type of every request.
 
-    Returns a text on documents, style sheets and scripts: as recorded, or why they are synthesised.
+    Returns a text that says that documents, style sheets and scripts are as recorded, or why they are synthesised.
     """
     reason = "synthesised, as asked" if synthesise else _keep_code(page, load)
     if reason:

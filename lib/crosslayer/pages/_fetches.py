@@ -40,7 +40,7 @@ class Fetch:
     wire_bytes: int
     """Bytes of the body on the wire; an empty body becomes one byte."""
     encoding: str
-    """`gzip` if the body was compressed in any way, else `identity`."""
+    """`gzip` if the server sends the body compressed by gzip, else `identity`."""
     recorded_bytes: int
     """Recorded size of the body on the wire; 0 if it was empty or is unknown."""
     initiator: Fetch | None = None

@@ -31,7 +31,7 @@ class FromHar:
     wire_bytes: int
     """Bytes of all bodies on the wire."""
     code: str
-    """Text on documents, style sheets and scripts: as recorded, or why they are synthesised."""
+    """Text that says that documents, style sheets and scripts are as recorded, or why they are synthesised."""
     synthesised: bool
     """Whether documents, style sheets and scripts are synthesised."""
     left_out: Mapping[str, int]

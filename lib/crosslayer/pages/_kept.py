@@ -163,7 +163,7 @@ def _after(begin: str, number: int) -> str:
 
 
 def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool = False) -> FromHar:
-    """Make a page from a folder that a browser saved: a folder like those in `sites/`, as `from_har` does.
+    """Make a page, i.e. a folder like those in `sites/`, from another folder that a browser saved.
 
     The document is `index.html`, or the only document of the folder. The search for references starts at the document.
     The initiator of a file is the first file with a reference to it. Files without an initiator are left out. The copy

@@ -36,7 +36,7 @@ _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
 """Function that returns the content of a separate file of the recording by its name; None if there is none."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
-"""Share and number of bytes of its stated size that a body may lack; a body that lacks more than both was cut."""
+"""A body is cut if it lacks more than this share of its stated size, and also more than this number of bytes."""
 _HEADER_MOST = 1000
 """Maximum bytes on the wire of a response without a body, i.e. of its header."""
 _CACHE_HINTS = ("_fromCache", "_fromDiskCache", "_servedFromCache", "fromCache")
@@ -144,7 +144,10 @@ def read_recording(file: Path) -> Recording:
 
 
 def _files_of_folder(har: Path) -> _Attached:
-    """Function that reads files from the folder of a HAR; it finds no names that contain a folder."""
+    """Function that reads a file from the folder of a HAR by its name.
+
+    It returns None for a name that contains a folder.
+    """
 
     def read(name: str) -> bytes | None:
         file = har.parent / name

@@ -109,7 +109,11 @@ class References:
         return [(one.resource.url, new) for one in of if (new := parse(one.url))]
 
     def _rebased(self, fetch: Fetch, text: str, base: re.Match[str]) -> tuple[str, list[tuple[Url, Url]], str | None]:
-        """A document whose `<base>` has the URL in the copy, its base URLs, and the host of its base in the copy."""
+        """Rewrite the URL in a document's `<base>`.
+
+        Returns the document, the pair of base URLs in the recording and in the copy, and the host of the base in the
+        copy.
+        """
         named = html.unescape(_decoded(next(filter(None, base.groups()[1:]), ""), fetch))
         old = parse(named, fetch.resource.url) or fetch.resource.url
         host = next((other.host for other in self.targets.values() if other.resource.url.host == old.host), fetch.host)

@@ -34,7 +34,7 @@ CONTENT_TYPES = {
 }
 """Content type by suffix of the source file, without `.gz`; for other suffixes, `content_type` is required."""
 _COMPRESSED = ("image/png", "image/jpeg", "image/webp", "font/woff2")
-"""Content types that are already compressed; the server sends them unchanged unless `encoding` is set."""
+"""Content types that are already compressed, so that `encoding` is `identity` by default."""
 
 HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _README = "sites/README.md explains every key."
