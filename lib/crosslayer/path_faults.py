@@ -70,7 +70,10 @@ class PathFault:
         return f"{self.action} {selected}" + (f"@{self.after_s:g}s" if self.after_s else "")
 
     def command(self, addresses: Iterable[str] = ()) -> dict[str, Any]:
-        """The fault as a rule for `testbed/middlebox.py`; `addresses` are the server's, empty for any address."""
+        """The fault as a rule for `testbed/middlebox.py`.
+
+        `addresses` are the server addresses to which the rule applies; if empty, it applies to all addresses.
+        """
         return {
             "action": self.action,
             "selector": self.selector,

@@ -1,6 +1,6 @@
 """A child process as an object, with methods to start it, send it commands, read its output and stop it.
 
-Used for server, stub, BIND, dnsproxy and the emulated resolvers. This module is independent of a program's purpose.
+Used e.g. for server, stub, BIND, dnsproxy and the emulated resolvers. Nothing here depends on the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 
 Spawn = Callable[..., "subprocess.Popen[Any]"]
-"""Function that starts a program in its namespace or guest: `spawn(arguments, **options of subprocess.Popen)`."""
+"""Function that starts a program, e.g. in a namespace or guest: `spawn(arguments, **options of subprocess.Popen)`."""
 
 _STOP_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 10.0
@@ -84,7 +84,10 @@ class Process:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path) -> Iterator[None]:
-        """Create the program's private folder for the body of `with`; raise an `OSError` of the body as `fault`."""
+        """Create the program's folder (mode 0700) if it is missing, then run the body of `with`.
+
+        An `OSError` of either step is raised as `fault`.
+        """
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             yield

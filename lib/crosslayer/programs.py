@@ -25,7 +25,8 @@ def build() -> Path:
     Raises
     ------
     ProgramError
-        In a checkout, without a Go of at least the version in go.mod, or if the build fails.
+        If there is no wheel with Go sources (e.g. in a checkout), if there is no Go of the version in go.mod or newer,
+        or if the build fails.
     """
     share, folder = resources.wheel(), resources.built()
     if share is None or folder is None:

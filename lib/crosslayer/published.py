@@ -17,7 +17,10 @@ class PublishedError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Published values, one frame per CSV file; `data/published/README.md` has their sources and accuracy."""
+    """Published values: a frame for each CSV file that figures and claims use.
+
+    `data/published/README.md` describes the sources of the values and their accuracy.
+    """
 
     curves: pl.DataFrame
     """CDFs of TNSM24 Figs. 5, 6, 9 and 12: `x` (in `unit`) and `cdf` of each vertex, by figure, link, page, series."""
@@ -48,7 +51,7 @@ def load(folder: Path | None = None) -> Published:
     Parameters
     ----------
     folder
-        `data/published` of the checkout by default.
+        Folder with the CSV files; by default the result of `find_published_folder`.
 
     Raises
     ------

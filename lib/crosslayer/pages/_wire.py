@@ -14,11 +14,11 @@ from crosslayer.pages._errors import PageError
 PADDING_SHARE = 0.06
 """Maximum share of padding in a body's wire size, so that the size is mostly that of the content."""
 PADDING_LEAST = 64
-"""Padding that a body of any size may have, in bytes, because `PADDING_SHARE` of a small body is too little."""
+"""Padding that is allowed at any wire size, in bytes, because `PADDING_SHARE` of a small size is too little."""
 GZIP_PADDING = range(6, 65538)
 """Possible sizes of a gzip header's padding, in bytes, besides 0.
 
-The least size has a 16-bit length and one empty subfield.
+The smallest padding consists of the 16-bit length of the extra field and one empty subfield.
 """
 
 _FEXTRA = 4

@@ -67,7 +67,7 @@ class Report:
     page: Path
     """Path of `index.html`."""
     failed: Mapping[str, str]
-    """Error by name of each figure that could not be drawn; the page has a box in place of the figure."""
+    """Errors of the figures that could not be drawn, by name; the page has a box in place of such a figure."""
 
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
@@ -78,7 +78,7 @@ def check_claims(dataset: Dataset) -> pl.DataFrame:
 
 
 def check_others(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
-    """Check the claims of other campaigns of the study and save the verdicts; see `files.save_other_verdicts`."""
+    """Check the claims with other campaigns of the study and save the verdicts; see `files.save_other_verdicts`."""
     save_other_verdicts([(other, check_claims(other)) for other in others], dataset, folder)
 
 
@@ -118,7 +118,7 @@ def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = 
     Parameters
     ----------
     dataset, folder, others, processes
-        As for `write_figures`; the claims of other campaigns are checked too.
+        As for `write_figures`. The claims are also checked with each of the other campaigns.
 
     Raises
     ------

@@ -95,7 +95,7 @@ class Whole:
     headlines: tuple[tuple[str, str, str], ...]
     """For each headline: identifier of the claim, the paper's statement and our verdict, both in plain words."""
     intervals: tuple[tuple[str, AnswerInterval], ...]
-    """Topic (with its clock in real time) and interval of each number of the answer."""
+    """Topic and interval of each number of the answer; the topic names real time if that is the clock."""
     counts: str
     """Sentence with the number of published results for each verdict; empty if no result was measured."""
 
@@ -150,7 +150,7 @@ def _machine(host: Host) -> str:
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:
-    """Campaigns in `data/repeats/STUDY` that repeat a campaign in `data/raw`; none for other campaigns."""
+    """Campaigns in `data/repeats/STUDY`, which repeat `data/raw/STUDY`; empty if `dataset` is not `data/raw/STUDY`."""
     root = resources.checkout()
     if root is None or dataset.folder.resolve() != root / "data" / "raw" / dataset.campaign.study:
         return []
@@ -172,7 +172,7 @@ def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterv
 
 
 def _interval(of: Mapping[str, AnswerNumber]) -> AnswerInterval:
-    """Mean and prediction interval of one number, given by campaign."""
+    """Mean and prediction interval of one number; `of` has the number of each campaign."""
     numbers = list(of.values())
     further = _further(numbers)
     held_out = 0

@@ -19,7 +19,7 @@ from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
-"""Minimum number of figures that several processes, with their start, draw faster than one process."""
+"""Least number of figures for which several processes are faster than one, although each must start first."""
 _ONE_AT_A_TIME = 5_000_000
 """Maximum number of rows of a dataset whose figures several processes draw.
 
@@ -35,7 +35,7 @@ def cores() -> int:
 def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processes: int) -> dict[str, str]:
     """Draw and save the figures that are missing or outdated in the folder.
 
-    Returns the error by name of each figure that failed.
+    Returns the errors of the figures that failed, by name of the figure.
     """
     drawer = Drawer(dataset, others)
     made = Made(dataset, others, folder)
@@ -90,9 +90,10 @@ class Drawer:
         return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
     def verdict_virtual(self, figure: Figure, verdict: str) -> str:
-        """Answer to a figure's question from the second campaign, without the sentences of `verdict`, the first answer.
+        """Answer to a figure's question from the second campaign; sentences that are also in `verdict` are left out.
 
-        Empty unless the second campaign is in virtual time.
+        `verdict` is the answer from the first campaign. If no sentence remains, the result is "As in real time.". The
+        result is empty unless the second campaign is in virtual time.
 
         Raises
         ------

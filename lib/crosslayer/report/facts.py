@@ -64,7 +64,7 @@ def saved(folder: Path, study: str) -> dict[str, Any] | None:
 
 
 def elsewhere(dataset: Dataset) -> str:
-    """A sentence if a dataset was measured on another machine than this one; else empty.
+    """Sentence that states that a dataset was measured on another machine than this one; empty if it was not.
 
     Also empty for campaigns in `data/raw` of a checkout, whose pages must be the same on every machine.
     """
@@ -104,7 +104,7 @@ def overview(dataset: Dataset) -> dict[str, str]:
 
 
 def _last_confirmed(dataset: Dataset, confirmed: dict[str, str]) -> str:
-    """When a committed campaign was last measured again; empty for other campaigns."""
+    """When a committed campaign was last measured again, or why it was not; empty for other campaigns."""
     if not _is_committed(dataset):
         return ""
     if dataset.campaign.clock == "wall":

@@ -1,4 +1,4 @@
-"""Write figures and claims to files, and read those of a campaign."""
+"""Write figures and the verdicts on claims to files, and read these files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Saved:
     study: Study
     figure: Figure
     spec: dict[str, Any]
-    """Vega-Lite specification with the metadata of `save`."""
+    """Vega-Lite specification with the metadata that `save` adds."""
     svg: str
     """The picture; empty if the figure could not be drawn."""
 
@@ -140,7 +140,7 @@ def made_from(dataset: Dataset) -> dict[str, str]:
 
 
 def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: Path) -> None:
-    """Save why a figure cannot be drawn, and remove the files of this figure from an earlier campaign."""
+    """Write to a figure's JSON why it cannot be drawn, and remove SVG, PNG and CSV that an earlier run wrote for it."""
     path = folder / dataset.campaign.study / f"{figure.name}.json"
     about = {"name": figure.name, "campaign": dataset.campaign.campaign, "error": str(error)}
     write(path, _as_json({"usermeta": {_KEY: about}}))
@@ -149,7 +149,7 @@ def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: P
 
 
 def saved_figures(folder: Path) -> list[Saved]:
-    """All figures in a folder, in the order of the studies and of each study's list.
+    """All figures in a folder, in the order of the studies and of the figures in each study.
 
     Raises
     ------
@@ -248,7 +248,9 @@ def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], datas
 
 
 def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """The verdicts of other campaigns on the claims of `saved_claims`, for all studies in the folder.
+    """The verdicts of other campaigns on the claims in `verdicts`, for all studies in the folder.
+
+    `verdicts` is a result of `saved_claims`. Other campaigns are those whose verdicts `save_other_verdicts` wrote.
 
     Returns
     -------
@@ -311,7 +313,7 @@ def _read_claims(path: Path) -> pl.DataFrame | None:
 
 
 def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
-    """A saved table; None if it is missing or has other columns than this version."""
+    """Read a saved table; None if the file is missing or the columns of the table are not `columns`."""
     if not path.is_file():
         return None
     try:
@@ -324,7 +326,7 @@ def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a temporary file and rename it, so a reader never sees an incomplete file.
+    """Write `content` to a temporary file and rename it to `path`, so a reader never sees an incomplete file.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Cache of figures and tables: a figure or table is made again only if its data or code have changed.
 
-`.made.json` in the folder of a study has, for each figure or table, a hash of data and code and the SHA-256 of its
-files. Git ignores this file, so a fresh clone makes everything once.
+`.made.json` in the folder of a study has two entries for each figure or table: a hash of the data and code that made
+it, and the SHA-256 of each of its files. Git ignores `.made.json`, so a fresh clone makes everything once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Made:
         self._key = _sha256(json.dumps([*data, _code(dataset.campaign.study)]).encode())
 
     def has(self, name: str) -> bool:
-        """Whether `name` was made from the same data by the same code, and its files are unchanged."""
+        """Whether figure or table `name` was made from this data by the current code, and its files are unchanged."""
         record = self._records().get(name)
         if record is None or record["key"] != self._key:
             return False

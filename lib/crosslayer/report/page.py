@@ -263,7 +263,7 @@ def _sources(
 
 
 def _renew_script(path: Path) -> None:
-    """Write the script of the charts, unless the file was made from the same source and library versions."""
+    """Write the script of the charts, unless the file was made from the current source and library versions."""
     made_of = hashlib.sha256(
         f"{importlib.metadata.version('vl-convert-python')} {vegalite_version()} {_charts_source()}".encode()
     ).hexdigest()
@@ -384,7 +384,7 @@ def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> 
 
 
 def _rules() -> list[dict[str, Any]]:
-    """Version, date and text of all rules, the latest first."""
+    """Number, date and text of each version of the rules for verdicts, the latest first."""
     parts = {version: text.partition(". ") for version, text in RULES.items()}
     return [
         {"version": version, "date": date, "text": " ".join(text.split())}
@@ -402,7 +402,7 @@ def _interval(row: dict[str, Any]) -> str:
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:
     """Verdicts on headline claims, with the titles of the claims.
 
-    They are the claims that the dataset's study checks, and those that another study measured.
+    Headline claims are included if the dataset's study checks them or another study measured them.
     """
     if verdicts is None:
         return []

@@ -29,7 +29,10 @@ PACKETS_MOST = 6000
 _FULL_BYTES, _FULL_PX = 1500, 24
 _ROWS_MOST = 400
 _NUMBER_MOST = 1e19
-"""Numbers in a capture's description from this limit on count as missing. Times in ns since 1970 are below it."""
+"""Limit for the numbers in a capture's description: a number that reaches it counts as missing.
+
+Times in ns since 1970 are below the limit.
+"""
 _SYN, _ACK = 0x02, 0x10
 _RTT_PX, _RTTS_MOST = 42, 60
 
@@ -180,9 +183,9 @@ class WaterfallLoad:
 
     file: Path
     length_ms: float | None
-    """Duration of the load, ms; None if unknown."""
+    """Duration of the observation, ms; None if unknown."""
     conditions: Mapping[str, str | int | bool]
-    """Conditions of the load: values of the key columns of its table."""
+    """Conditions of the observation: values of the key columns of its table."""
 
 
 def captured(folder: Path) -> list[WaterfallLoad]:
@@ -442,7 +445,7 @@ def _bars(rows: Iterable[Row], about: About) -> set[str]:
 
 
 def _ticks(begin: float, end: float) -> list[float]:
-    """At most ten round times for the axis, ms."""
+    """Times of the ticks on the time axis, ms: at most eleven multiples of a step such as 1, 2, 5 or 10 ms."""
     step = 10.0 ** math.floor(math.log10((end - begin) / 4))
     while (end - begin) / step > 10:
         step *= 2 if (end - begin) / step <= 20 else 2.5 if (end - begin) / step <= 25 else 5

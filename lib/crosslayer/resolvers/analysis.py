@@ -162,7 +162,10 @@ def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> Resolv
 
 
 def results_of(measured: Measured, measures: Iterable[str]) -> list[TargetResult]:
-    """The result of each queried target, with medians of the times in `measures` only (keys of `times_of`)."""
+    """The result of each target that was queried or whose operator asked to stop.
+
+    It has the medians of only those times whose keys are in `measures` (keys of `times_of`).
+    """
     ranking = _ranking(measured.plan, measured.visits, measured.checks, measured.disturbances)
     return _results(measured.plan, ranking, list(measures), stopped_targets(measured.plan, measured.stops))
 

@@ -9,9 +9,12 @@ from typing import Self
 from crosslayer.vocabulary import EventKind
 
 _LEAST_S = 0.1
-"""Shorter sleeps and smaller clock steps are ignored, s."""
+"""Least duration of a sleep and least size of a clock step that count as a disturbance, s."""
 _SLEW = 0.001
-"""Twice the largest rate at which Linux corrects its time of day without a step (500 ppm)."""
+"""Deviation of the time of day that is no clock step, as a share of the elapsed time; `_LEAST_S` is added.
+
+Linux corrects its time of day without a step by at most 500 ppm; the limit is twice this rate.
+"""
 _TOGETHER_S = 0.001
 _ATTEMPTS = 10
 
@@ -43,7 +46,10 @@ class ClockReading:
         return cls(before_s, boot_s, day_s)
 
     def disturbed(self, later: ClockReading) -> tuple[EventKind, str] | None:
-        """Whether the machine slept or its clock was set until `later`, with the evidence as text; None for neither."""
+        """Whether the machine slept or its clock was set between this reading and `later`.
+
+        Returns the kind of the event with the evidence as text, or None without such an event.
+        """
         awake_s, boot_s = later.awake_s - self.awake_s, later.boot_s - self.boot_s
         if (slept_s := boot_s - awake_s) > _LEAST_S:
             return EventKind.SLEPT, f"the machine slept for {slept_s:.1f} s"

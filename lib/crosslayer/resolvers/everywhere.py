@@ -34,7 +34,10 @@ _ATTEMPTS = 3
 """Number of attempts at a round without a schedule. With a schedule, attempts end when the next round is due."""
 _POLL_S = 5.0
 _PER_VISIT_S = 60.0
-"""Time limit of a round for each target, s; 600 s are added. A machine that exceeds the limit counts as stuck."""
+"""Time that each target adds to the time limit of a round, s; 600 s are added once.
+
+A machine that exceeds the limit counts as unreachable.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class RoundResult:
 def measure_round(request: bytes) -> RoundResult:
     """Measure a round on this machine; `request` is a pickled `RoundRequest`.
 
-    Raises `ResolversError` if this machine has other code than the starting machine. The stop lists of both machines
-    apply. Pickle transfers only the name of this function.
+    The stop lists of this machine and of the starting machine both apply. Raises `ResolversError` if the machines have
+    different code, because pickle transfers this function only by name.
     """
     asked: RoundRequest = pickle.loads(request)
     progress = asked.progress

@@ -20,7 +20,7 @@ from crosslayer.vocabulary import EventKind, Protocol
 SLOWER_MS = 10.0
 """Least extra time of a cache miss compared with a hit, ms. A change of the path's RTT is at least half of this."""
 _SLOWER_SHARE = 0.2
-"""Least extra time as a share of the shorter time: of the next query for a cache miss, of the RTT for a path change."""
+"""Least extra time as a share: of the next query's time (cache miss) or of the shorter median RTT (path change)."""
 
 _JITTERS = 20.0
 """Least extra time of a cache miss, in multiples of the jitter: the median difference between two cache hits.
@@ -69,7 +69,7 @@ class Flag:
 
     kind: FlagKind
     subject: str
-    """The resolver, address or port that is affected."""
+    """What is affected: a target, an address, a port, the network or a round."""
     evidence: str
     targets: tuple[int, ...]
     """Numbers of the affected targets in the plan."""
@@ -191,7 +191,7 @@ def _blocked(
 def _of_address(
     plan: ComparePlan, by_target: dict[int, list[TargetVisit]], address: str, numbers: list[int]
 ) -> Iterable[Flag]:
-    """Flags of one address of a resolver; `numbers` are the targets with this address."""
+    """Flags of one address of a resolver; `numbers` are its targets, except those that the network intercepts."""
     if not numbers:
         return
     name = plan.targets[numbers[0]].name

@@ -32,7 +32,7 @@ MEASURES = ("first_ms", "next_ms")
 _SHOWN = tuple(map(measure_name, MEASURES))
 _MARGIN_PX, _ROW_PX = 150, 18
 _MOST_SHOWN = 30
-"""Maximum number of resolvers in the chart."""
+"""Maximum number of rows in the chart."""
 
 
 def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFrame:
@@ -94,7 +94,8 @@ def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
 def _chart(frame: pl.DataFrame) -> AnyChart:
     """Chart with a row for each resolver, fastest first.
 
-    Each time has a panel, and each transport a colour and a shape.
+    A resolver with several addresses has a row for each address. Each time has a panel, and each transport a colour and
+    a shape.
     """
     if frame.is_empty():
         return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)

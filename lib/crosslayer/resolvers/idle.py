@@ -24,7 +24,10 @@ class Forgetting:
     queries: int
     """Number of queries on forgotten flows."""
     silent: int
-    """Number of queries without an answer. On the other forgotten flows, the server saw another port or address."""
+    """Number of those `queries` that got no answer.
+
+    After the others, the server saw another port or address of the client.
+    """
 
     @property
     def shown(self) -> bool:

@@ -45,7 +45,7 @@ class OperatorState:
     """Queries and pauses of one operator."""
 
     day: str = ""
-    """Date of the latest query, UTC."""
+    """Date for which `queries` counts, UTC."""
     queries: int = 0
     """Number of queries on that day."""
     ready_s: float = 0.0

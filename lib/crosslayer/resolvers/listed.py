@@ -98,7 +98,7 @@ class _ListFile:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The targets that the arguments of a call name."""
+    """The targets that result from the arguments of a call, and what the lists say about them."""
 
     targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
@@ -108,10 +108,11 @@ class Listed:
 
 
 def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed:
-    """Read the targets that names, URLs, stamps and files contain, in their order.
+    """Read the targets that the arguments (names, URLs, stamps and files) give, in the order of the arguments.
 
     An argument is a file if it ends in `.toml`, `.md`, `.parquet` or `.csv`. `protocols` restricts the transports; by
-    default, all are read. Raises `ResolversError` for the first invalid argument, and if a target occurs twice.
+    default, targets of all transports are read. Raises `ResolversError` for the first invalid argument, if a target
+    occurs twice, and if there is no target.
     """
     listed = Listed([])
     for argument in arguments:

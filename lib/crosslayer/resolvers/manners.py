@@ -90,8 +90,8 @@ def budget(
 ) -> list[OperatorBudget]:
     """Maximum that a comparison still has to send to each operator.
 
-    `not_asked` has the numbers of excluded targets, and `visited` has pairs of round and target. With `network_check`,
-    the queries to `NOBODY` are included. `apart` is as in `priming_queries`.
+    `not_asked` has the numbers of excluded targets, and `visited` has the round and target of each earlier visit. With
+    `network_check`, the queries to `NOBODY` are included. `apart` is as in `priming_queries`.
     """
     missing: dict[str, list[tuple[int, ResolverTarget]]] = {}
     for number, target in enumerate(plan.targets):

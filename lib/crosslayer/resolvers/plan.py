@@ -62,25 +62,25 @@ class TargetVisit:
     started_s: float
     """Start, seconds since the Unix epoch."""
     first_ms: float | None = None
-    """First query on a new connection without a ticket, from its first packet to the answer."""
+    """Time of the first query on a new connection without a ticket, handshake included."""
     handshake_ms: float | None = None
     """Duration of the handshake before the first query; 0 for DoUDP."""
     next_ms: float | None = None
-    """Second query on the same connection; None for DoUDP, whose visits lack this query."""
+    """Time of the second query on this connection; None for DoUDP, whose visits lack this query."""
     resumed_ms: float | None = None
-    """Query on a new connection with a session ticket."""
+    """Time of a query on a new connection with a session ticket, handshake included."""
     resumed_handshake_ms: float | None = None
     """Duration of the handshake with the session ticket."""
     session_resumed: bool | None = None
     """Whether TLS resumed the session in the handshake with the session ticket."""
     miss_ms: float | None = None
-    """Query on the first connection for a new name, which is in no cache; None without a zone."""
+    """Time of a query for a new name, which is in no cache, on the first connection; None without a zone."""
     rtt_ms: float | None = None
     """RTT of the path, measured by a TCP connect."""
     site: str | None = None
     """Name server identifier of the server that answered (RFC 5001)."""
     early_ms: float | None = None
-    """Query in early data, on a further new connection with a session ticket."""
+    """Time of a query in early data, on a further new connection with a session ticket."""
     moved: bool | None = None
     """Whether the server validated another address or port of the client before any idle time; None without QUIC."""
     attempt: int = 0
@@ -94,7 +94,7 @@ class TargetVisit:
     vantage: str = HERE
     """Vantage point of the visit."""
     first_bytes: tuple[int, ...] | None = None
-    """Bytes of IP payload of the first query and its handshake; None without a capture.
+    """Bytes of IP payload of the handshake, the first query and its answer; None without a capture.
 
     The values are in the order of `SIZES_BY_PART`.
     """
@@ -113,7 +113,7 @@ class TargetVisit:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of all queries except the first one, by the name of the query."""
+        """Errors by name of the query; the first query and queries of the search for an idle time are left out."""
         if not (self.next_error or self.miss_error or self.resumed_error or self.early_error or self.idle):
             return {}  # most visits
         errors = {
@@ -138,7 +138,7 @@ class OperatorStop:
     operator: str
     reason: str
     stopped_s: float
-    """Seconds since the Unix epoch."""
+    """When the operator asked to stop, seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class OperatorLimit:
     operator: str
     reason: str
     limited_s: float
-    """Seconds since the Unix epoch."""
+    """When the limit ended the queries, seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class MissedRound:
     round: int
     reason: str
     missed_s: float
-    """Seconds since the Unix epoch."""
+    """When the round was recorded as missed, seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Disturbance:
     reason: str
     """What was observed, as text."""
     noticed_s: float
-    """Seconds since the Unix epoch."""
+    """When the event was noticed, seconds since the Unix epoch."""
     voids: int | None = None
     """Number of the attempt that the event voids, so that the round is measured again; None if it voids no attempt."""
 
@@ -186,7 +186,7 @@ class NetworkCheck:
     site: str | None
     """Name server identifier in the answer (RFC 5001)."""
     checked_s: float
-    """Seconds since the Unix epoch."""
+    """When the check ended, seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class ComparePlan:
 
     @property
     def most_repeats(self) -> int:
-        """Maximum number of repetitions after disturbances, over all rounds of one vantage point."""
+        """Number of times that disturbed rounds may be measured again, summed over all rounds of one vantage point."""
         return max(2, self.rounds // 10)
 
     def order(self, round_: int) -> list[int]:

@@ -362,8 +362,8 @@ class Visitor:
     def _idle_times(self, target: ResolverTarget) -> list[tuple[float, bool]]:
         """Idle times of a visit, s, ascending; for each, whether it is part of the search.
 
-        The search has one idle time per visit over UDP, between the known bounds of the time after which the network
-        forgets a flow. It begins when a flow was forgotten.
+        The search finds the time after which the network forgets a flow. It begins when a flow was forgotten. It adds
+        to each visit over UDP one idle time, between the known bounds of the sought time.
         """
         times = [(idle_s, False) for idle_s in self._plan.idle_s]
         quic = target.protocol.transport.over_quic
@@ -411,9 +411,9 @@ class Visitor:
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
         """Fill the resolver's cache by a query on a separate connection; returns the error of this query.
 
-        Nothing is sent if the answer stays in the cache for at least `least_s`, or if the budget of these queries is
-        spent. If an older answer is still in the cache, the query waits until it has expired, because a query does not
-        prolong it.
+        Nothing is sent if the answer stays in the cache for at least `least_s`, if the budget of these queries is
+        spent, or if a middlebox answers them. If an older answer is still in the cache, the query waits until it has
+        expired, because a query does not prolong it.
         """
         cached_for_s = self._cached_until_s.get(target.address, 0.0) - elapsed_s()
         if cached_for_s >= least_s or self._priming_left[target.address] <= 0 or self._intercepted(target):
