@@ -78,7 +78,7 @@ RESOURCES: Final = {
 
 
 def checkout() -> Path | None:
-    """The checkout: the working folder or one above it, else the checkout of this package, else None."""
+    """Root of the checkout that contains the working folder; without such a checkout, the result of `home`."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if _is_checkout(folder):
@@ -87,7 +87,7 @@ def checkout() -> Path | None:
 
 
 def home() -> Path | None:
-    """The checkout that this package is imported from; None if it is installed."""
+    """Root of the checkout that this package is imported from; None if the package is not in a checkout."""
     folder = Path(__file__).resolve().parents[2]
     return folder if _is_checkout(folder) else None
 
@@ -110,7 +110,10 @@ def built() -> Path | None:
 
 
 def user_folder(kind: Literal["cache", "config", "state"]) -> Path:
-    """The user's folder for crosslayer (XDG Base Directory Specification); it may not exist."""
+    """Folder of crosslayer's cache, configuration or state for the user (XDG Base Directory Specification).
+
+    The folder may not exist.
+    """
     configured = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
     default = {"cache": ".cache", "config": ".config", "state": ".local/state"}[kind]
     return (Path(configured) if configured.startswith("/") else Path.home() / default) / "crosslayer"
@@ -118,7 +121,7 @@ def user_folder(kind: Literal["cache", "config", "state"]) -> Path:
 
 @cache
 def _digest(sources: Path) -> str:
-    """First 16 digits of the SHA-256 of the Go sources."""
+    """First 16 hexadecimal digits of the SHA-256 of the Go sources."""
     digest = hashlib.sha256()
     for path in sorted((*sources.glob("go.*"), *sources.rglob("*.go"))):
         content = path.read_bytes()
@@ -138,7 +141,7 @@ def locate(name: str) -> Location:
     Raises
     ------
     ResourceError
-        If the resource is missing, or the environment variable of the user names an unusable file.
+        If the resource is missing, or its environment variable names a file that cannot be read or run.
     """
     resource = RESOURCES[name]
     if named := os.environ.get(resource.variable):
@@ -167,7 +170,7 @@ def locate(name: str) -> Location:
 
 
 def search_path() -> str:
-    """Folders in which programs are searched, in the format of PATH: those of PATH, then `_SYSTEM_FOLDERS`."""
+    """Folders to search for programs, in the format of PATH: those of PATH, then `_SYSTEM_FOLDERS`."""
     named = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*named, *(folder for folder in _SYSTEM_FOLDERS if folder not in named)])
 

@@ -4,4 +4,4 @@ from crosslayer.errors import CrosslayerError
 
 
 class StubError(CrosslayerError):
-    """The stub did not start, ended, refused a command, or wrote metrics that cannot be read."""
+    """The stub failed to start, refused or did not answer a command, or wrote metrics that cannot be read."""

@@ -13,8 +13,8 @@ from crosslayer.stub.errors import StubError
 class QueryMetrics:
     """Metrics of one query of a client; the stub writes them before it sends the answer.
 
-    If the stub repeated the query (`retries`), `handshake_ms` and `query_ms` are of the last attempt; only `total_ms`
-    has all attempts.
+    If the stub repeated the query (`retries`), `handshake_ms` and `query_ms` describe the attempt that gave the result.
+    Over DoUDP, `query_ms` includes all retransmissions. `total_ms` always includes all attempts.
     """
 
     time_ns: int
@@ -32,15 +32,18 @@ class QueryMetrics:
     connection: int
     """Number of the upstream connection, counted since the start of the stub; 0 if there was none."""
     new_connection: bool
-    """Whether this query caused the connection setup. Queries that arrive meanwhile also have a `handshake_ms`."""
+    """Whether this query caused the connection setup. Other queries that wait for it also have a `handshake_ms`."""
     local_port: int
-    """Port of the stub towards the upstream, which identifies packets and server events; 0 without a connection."""
+    """Local port from which the stub sent the query to the upstream; 0 if it sent none.
+
+    The port identifies the packets and the server events of the query.
+    """
     handshake_ms: float
     """Time for which the query waited for a connection; 0 on an existing connection, for DoUDP and with early data."""
     query_ms: float
-    """Time until the answer is complete, since the query was sent or, for early data, since the connection began."""
+    """Time from sending the query to the complete answer. With early data, it includes the wait for the connection."""
     total_ms: float
-    """Time from the arrival of the query to its answer ready to send."""
+    """Time from the arrival of the query until its answer is ready to be sent."""
     resumed: bool | None
     """Whether the connection resumed a TLS session; None without TLS, or if the handshake did not end."""
     early_data: bool
@@ -48,12 +51,12 @@ class QueryMetrics:
     early_data_accepted: bool | None
     """Whether the server accepted the query as early data, according to the stub; the server log is the evidence.
 
-    None if the query was not sent as early data.
+    None if the query was not sent as early data, or if the handshake did not end.
     """
     rcode: str
     """Response code of the answer to the client; empty without an answer."""
     query_bytes: int
-    """Size of the DNS message to the upstream, with padding, without framing; 0 if no message was sent."""
+    """Size of the DNS message for the upstream, with padding, without framing; 0 if the stub refused the query."""
     answer_bytes: int
     """Size of the DNS message from the upstream, with padding, without framing; 0 if no message arrived."""
     retries: int

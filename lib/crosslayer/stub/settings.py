@@ -19,9 +19,10 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """HTTP/3 gateway of a stub with DoH3: forwards a browser's requests for hosts of the upstream to the upstream.
+    """HTTP/3 gateway of a stub with DoH3: a reverse proxy that forwards requests of browsers to the upstream.
 
-    So that browsers use the gateway, the stub replaces the upstream's address in answers by the gateway's address.
+    In DNS answers, the stub replaces the upstream's address by the gateway's. Browsers then send their requests for
+    hosts on the upstream to the gateway.
     """
 
     listen: str
@@ -30,7 +31,7 @@ class Gateway:
     """PEM file of the certificate that the gateway presents to browsers."""
     key_file: Path
     connections: Sharing
-    """Whether forwarded requests use the connection of the queries or another one."""
+    """Whether forwarded requests use the upstream connection of the DNS queries, or a second upstream connection."""
 
     def arguments(self) -> list[str]:
         """Arguments of the stub's command line for the gateway."""
@@ -43,7 +44,7 @@ class StubSettings:
     """Settings of a stub."""
 
     upstream: str
-    """URL of the upstream server: `Transport.url_scheme`, host, port unless it is the default, path of DoH and DoH3."""
+    """URL of the upstream server: `Transport.url_scheme`, host, port (optional) and, for DoH and DoH3, path."""
     listen: str = "127.0.0.1:53"
     """Address and port on which the stub answers, over UDP and TCP."""
     ca_file: Path | None = None
@@ -59,9 +60,9 @@ class StubSettings:
     udp_retransmit_s: float = 1.0
     """Time without an answer after which DoUDP repeats a query, seconds. It doubles for each further repetition."""
     probe_idle_after_s: float = 1.0
-    """Time after a connection's last answer from which on the stub probes whether it still works, seconds; 0 for never.
+    """Time since the last answer after which the next query tests the idle connection, seconds; 0 for no test.
 
-    If no packet arrives within one PTO after the next query, this query is also sent over a new connection.
+    If no packet arrives within one PTO after this query, the stub also sends the query over a new connection.
     """
     connections: Literal["one", "pool", "query"] = "one"
     """Use of connections over DoTCP and DoT. `one`: all queries use one connection.
@@ -91,7 +92,7 @@ class StubSettings:
 
     @classmethod
     def towards(cls, server: Resolver, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
-        """Make settings for an upstream of `crosslayer.dns` and one transport; `others` are further fields."""
+        """Make settings whose upstream is `server`, over one transport; `others` are further fields of the settings."""
         host = f"[{server.address}]" if ":" in server.address else server.address
         path = server.path if protocol.transport.over_http else ""
         url = f"{protocol.transport.url_scheme}://{host}:{server.ports[protocol]}{path}"

@@ -17,7 +17,7 @@ from crosslayer.stub.settings import StubSettings
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Numbers of queries and connections since the start of a stub."""
+    """Numbers of queries and connections since the start of a stub, and its state now."""
 
     queries: int
     """Number of finished queries, including those without an answer."""
@@ -34,7 +34,7 @@ class Stats:
 
 
 def stub_version() -> str:
-    """Version that the stub prints: its libraries and Go; `ResourceError` if it is not built."""
+    """Versions that the stub prints: of its libraries and of Go; `ResourceError` if the stub is not built."""
     command = [str(resources.locate("stub").path), "--version"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -52,7 +52,7 @@ class Stub(Process):
 
     @classmethod
     def start(cls, spawn: Spawn, settings: StubSettings, folder: Path, *, metrics_file: Path | None = None) -> Self:
-        """Start a stub in the client's namespace and wait until it answers.
+        """Start a stub by `spawn`, which chooses its namespace, and wait until it answers.
 
         Control socket and log are in `folder`, and the metrics too unless `metrics_file` is given.
 
@@ -91,11 +91,11 @@ class Stub(Process):
         return int(self.command("forget")["closed"])
 
     def carried(self) -> dict[int, int]:
-        """Number of requests that the gateway forwarded since the last reset, by its port towards the upstream."""
+        """Number of requests that the gateway forwarded since the last reset, by local port towards the upstream."""
         return {int(port): count for port, count in self.command("carried")["requests"].items()}
 
     def stats(self) -> Stats:
-        """Numbers of queries and connections since the start of the stub."""
+        """Numbers of queries and connections since the start of the stub, and its state now."""
         return Stats(**self.command("stats"))
 
     def metrics(self) -> list[QueryMetrics]:

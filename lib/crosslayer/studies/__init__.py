@@ -44,7 +44,7 @@ DEFAULT = next(iter(STUDIES))
 
 
 def owners() -> dict[str, str]:
-    """Name of the study that decides each claim: the first one in `STUDIES` that has the claim."""
+    """For each claim, the name of the study that decides it: the first study in `STUDIES` that has the claim."""
     judged: dict[str, str] = {}
     for study in STUDIES.values():
         for claim in study.claims.checks if study.claims else ():

@@ -1,10 +1,10 @@
 """Every result of Batenburg (Twente 2022) as a check on a campaign of the study `authoritative`.
 
 Each emulated path has a fixed RTT. The paper measured over the Internet and states a "typical" RTT for each path. Its
-means also depend on its paths and machines. Our mean may therefore differ from the published mean by 2 %, at least
-0.5 ms. Our variance may differ by half of the published variance. An ordering is reproduced only if the interval of
-each difference excludes 0. All transports use the same emulated path, so only their processing differs. All times are
-measured between the proxies, as in section 4.3 of the paper.
+means also depend on its paths and machines. Our mean may therefore differ from the published mean by 2 % or 0.5 ms,
+whichever is larger. Our variance may differ by half of the published variance. An ordering is reproduced only if the
+interval of each difference excludes 0. All transports use the same emulated path, so only their processing differs. All
+times are measured between the proxies, as in section 4.3 of the paper.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _WITH_LOSS = "twente-us-loss"
 AWAY = ("EU", "US", "AU")
 
 MEAN = Tolerance(at_least=0.5, share=0.02)
-"""Tolerance of a mean: 2 %, at least 0.5 ms. RTT and processing explain deviations of this size."""
+"""Tolerance of a mean: 2 % or 0.5 ms, whichever is larger. RTT and processing explain deviations of this size."""
 VARIANCE = Tolerance(at_least=0.0, share=0.5)
 """Tolerance of a variance: half of the published one. The interval of a variance is about as wide."""
 OFTEN_PERCENT = 1.0
 RESOLUTION = {"ms": EXCHANGE_RESOLUTION_MS, "ms²": EXCHANGE_RESOLUTION_MS**2}
 """Smallest value that the clock resolves, by unit. In virtual time, processing takes less than this.
 
-So in virtual time, variances, and means on the link without delay, have no verdict.
+In virtual time, claims on variances are therefore inconclusive, and so are claims on means on the link without delay.
 """
 SECOND_PEAK_MS = (251.0, 253.0)
 
@@ -80,7 +80,10 @@ def variance(protocol: str, location: str) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Number of modes between `low` and `high`. The first mode of the distribution is not counted; no interval."""
+    """Statistic: number of modes of a distribution between `low` and `high`, ms.
+
+    The first mode of the distribution is not counted. The number has no interval.
+    """
 
     low: float
     high: float
@@ -101,7 +104,7 @@ def renewed(*protocols: str) -> Measure:
 
 
 def without_tails(protocol: str, location: str) -> Measure:
-    """Variance of a normal distribution that has the interquartile range of the response times, ms²."""
+    """Variance of a normal distribution with the same interquartile range as the response times, ms²."""
     return Derived(lambda iqr: (iqr / 1.349) ** 2, (response(protocol, location).spread(0.25, 0.75),))
 
 

@@ -33,7 +33,7 @@ _PAPER_LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au")
 _VARIED = ("twente-us", "twente-us-jitter", "twente-us-loss")
 _CONNECTIONS = {"kept": "kept", "new": "closed after every query", "0-rtt": "closed, 0-RTT"}
 _LEAST_MS, _SHARE = 0.5, 0.02
-"""Allowed deviation of a mean response time from RTT plus processing: 2 % of the RTT, at least 0.5 ms."""
+"""Allowed deviation of a mean response time from RTT plus processing: 2 % of the RTT or 0.5 ms, the larger of both."""
 _RTT = pl.col("nominal_rtt_ms")
 
 # --- Tables 1 and 2 --------------------------------------------------------------------------------------------------
@@ -61,7 +61,10 @@ def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """Means as in `with_published`. `beyond`, `beyond_low` and `beyond_high`: values minus the link's RTT."""
+    """Means as in `with_published`, and the same means minus the RTT of the link.
+
+    The columns `beyond`, `beyond_low` and `beyond_high` are `value`, `low` and `high` minus the RTT, ms.
+    """
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
     rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})

@@ -12,8 +12,9 @@ All transports are loaded at the same time. The clients' queries are spread even
 is drawn anew for each round. Successive queries are tens of ms apart and need a few ms of processor time, so no query
 waits for another. A campaign with all transports therefore takes as long as one with a single transport.
 
-Each round also has connections that are closed after every query. They use full handshakes or 0-RTT, and each of them
-has one client. At the start of a round, all connections are new. The first query on each connection is not analysed.
+In each round, some stubs close their connection after every query. Their new connections use full handshakes or 0-RTT,
+and each of these stubs has one client. At the start of a round, no stub has a connection. The first query of a round to
+each stub or proxy is not analysed.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ _LEAST_PHASE_MS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """All queries of the load that use the same stub."""
+    """The queries of the load that one stub or proxy at the near end forwards."""
 
     protocol: Protocol
     connection: str
@@ -109,16 +110,16 @@ def schedule(
 ) -> list[tuple[dns.Due, int | None, int, int]]:
     """Schedule of the queries of a round: (due, stream, client, number of the query) for each query.
 
-    The stream is a number, or None for a query to BIND on its own machine. `due.asker` numbers the clients of all
-    streams. Query 0 of a stream sets up its connection.
+    The stream is an index in `loaded`, or None for a query that is sent to BIND on BIND's own host. `due.asker` is the
+    index of the client among all clients of the round. Query 0 of a stream sets up its connection.
 
     Parameters
     ----------
     plan
         Plan with the options `clients`, `interval_ms` and `queries`.
     order
-        Numbers of the streams in the order in which they send. The number after that of the last stream stands for
-        queries to BIND on its own machine.
+        Indexes of the streams in the order in which they send. The index after that of the last stream stands for the
+        queries that are sent to BIND on BIND's own host.
     loaded
         The streams; None for those of the plan.
     """
@@ -144,7 +145,7 @@ class LoadedQuery:
 
     asked: dns.Asked
     stream: int | None
-    """Number of its stream; None for a query to BIND on its own machine."""
+    """Index of its stream; None for a query that is sent to BIND on BIND's own host."""
     client: int
     number: int
     metrics: QueryMetrics | None = None
@@ -166,7 +167,7 @@ class PacedLoad:
     query
         The query that is sent.
     at_bind
-        Socket to BIND on its own machine; None if there is no BIND.
+        Socket on BIND's own host for queries to BIND; None if there is no BIND.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class PacedLoad:
         self._stack.close()
 
     def warm_up(self) -> None:
-        """Send one query to each near end, then close the connections of the stubs."""
+        """Send one query to each stub or proxy at the near end, then close the connections of the stubs."""
         for number in range(len(self._streams)):
             self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
         for stub in self._stubs:
@@ -245,7 +246,7 @@ class PacedLoad:
     ) -> list[dns.Asked]:
         """Send the queries at their times and return them with their answers.
 
-        `closing` lists the askers whose connection is closed after every answer, each with its stream.
+        `closing` has, by index of the asker, each stream whose connection is closed after every answer.
         """
         of_asker = closing or {}
         closed: list[Future[int]] = []
@@ -273,7 +274,7 @@ def named(stream: Stream, client: int, number: int) -> dict[str, Any]:
 
 
 def result(query: dns.Asked, error: str | None) -> dict[str, Any]:
-    """The columns of a query that the client measures, and its error."""
+    """The columns that the client measures for a query, and the error of the query."""
     return {"started_s": query.sent_ns / 1e9, "error": error} | PacedQueries.taken(tables.ASKED, query)
 
 
@@ -306,7 +307,7 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
 
 
 class Authoritative(Measurer):
-    """Measures the study: starts BIND and a proxy on a far host and a stub per stream, and sends the load to the stubs.
+    """Measures the study: starts BIND and a proxy on a far host, and per stream a stub or proxy that gets the load.
 
     Raises
     ------
@@ -394,11 +395,11 @@ class Authoritative(Measurer):
         return [LOAD]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """The table, without columns: the rows of a round have different transports."""
+        """The table, and no columns, because the rows of a round have no transport in common."""
         return "paced_queries", {}
 
     def warm_up(self) -> None:
-        """Send one query to each near end, then close the connections of the stubs."""
+        """Send one query to each stub or proxy at the near end, then close the connections of the stubs."""
         self._load.warm_up()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:

@@ -30,7 +30,10 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(browser: str) -> Measure:
-    """Time by which the response starts earlier with early data in a round: median over links and pages, RTT."""
+    """Start of the response with a full handshake minus that with early data in the same round, RTT.
+
+    Median over all links and pages.
+    """
     terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
     return median(terms, *_PAGES, in_rtts=True)
 

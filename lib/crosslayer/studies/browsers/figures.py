@@ -88,7 +88,7 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """Increase of the PLT over DoUDP with a full handshake, in each browser.
+    """PLT of each combination in `_VISITS`, compared with the baseline (DoUDP + H3 1-RTT) in the same browser.
 
     Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
     in the same browser and cell. The PLT of a combination is a DNS exchange plus a page load of the same round.
@@ -131,7 +131,7 @@ def visits(frame: pl.DataFrame) -> AnyChart:
 
 
 def visits_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: change of the PLT by DoQ and early data in each browser."""
+    """Verdict: PLT of DoQ 0-RTT + H3 0-RTT, compared with the baseline; range over links, pages and browsers."""
     combination = list(_VISITS)[-1]
     cells = []
     for values in frame.filter(combination=combination).iter_rows(named=True):

@@ -89,7 +89,7 @@ def step_distance(protocols: tuple[str, ...]) -> Measure:
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """Additional time of an exchange after the step on a link: mean over the transports, RTT."""
+    """Time that the step adds to an exchange on a link: mean over the transports, RTT."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 

@@ -43,7 +43,8 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, brought (what the client brings), protocol, source, kb (size of the TLS Certificate message, kB), n,
     rounds, median, low, high and label. In rows of source `expected`, kb is the size from which another round-trip is
-    expected. Rows of source `cost` have the additional time of ML-DSA-44 over today's certificates within a round.
+    expected. Rows of source `cost` have the additional time of ML-DSA-44 over today's certificates within a round; with
+    a ticket, over the smallest certificate.
     """
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]

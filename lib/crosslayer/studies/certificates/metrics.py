@@ -88,7 +88,7 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
           the transmission time of the other datagrams, during which the first one is acknowledged.
         - flight_bytes: size of the server's first flight with `below`.
         - limit_bytes: three times the bytes that the server received (QUIC), or ten segments (TCP).
-        - expected: certificate with which the first flight has `limit_bytes`, bytes.
+        - expected: size of the certificate with which the first flight is as large as `limit_bytes`, bytes.
         - distance: between `flight_bytes` and `limit_bytes`, datagrams (QUIC) or segments (TCP).
     """
     key = [*metrics.ROUND, "protocol"]

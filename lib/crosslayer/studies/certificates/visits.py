@@ -29,7 +29,7 @@ class Visit:
     ticket: bool
     """Whether sessions are resumed, with early data."""
     token: bool
-    """Whether the first packet has an address-validation token."""
+    """Whether the first packet of each connection has an address-validation token."""
 
     def __str__(self) -> str:
         brought = [name for name, has in (("ticket", self.ticket), ("token", self.token)) if has]

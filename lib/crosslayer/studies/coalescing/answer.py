@@ -1,4 +1,7 @@
-"""The study's part of the answer: cost of a first visit, and verdicts on four statements of TNSM24's abstract."""
+"""The study's part of the answer at the top of the report.
+
+It has the cost of encrypted DNS on a first visit, and verdicts on four statements of TNSM24's abstract.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ _REDUCED = {
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """Cost of DoQ and DoH over plain DNS: minimum and maximum over all cells (RTT), median of each page (percent)."""
+    """Cost of DoQ and of DoH, compared with plain DNS.
+
+    For both: the lowest and the highest median of a cell (RTT), and the median of each page (percent).
+    """
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     result = []
     for protocol, combination in _COMPARED.items():
@@ -60,7 +66,7 @@ def _number(name: str, unit: str, row: Mapping[str, Any]) -> AnswerNumber:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Cost of a first visit, and verdicts on the statements of the abstract that the campaign measured."""
+    """Cost of encrypted DNS on a first visit, and verdicts on those statements of the abstract that were measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [

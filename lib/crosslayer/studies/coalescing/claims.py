@@ -239,7 +239,7 @@ def ordering(
 
 
 def by_page(of: Callable[[str], Measure], *pages: str) -> Margins:
-    """Margins of the statement that a measure decreases from each of the pages to the next."""
+    """Margins (differences that must be above 0) of the statement that a measure decreases from page to page."""
     return descending({page: of(page) for page in pages or PAGES})
 
 
@@ -250,7 +250,10 @@ def in_ms(identifier: str, combination: str, page: str, link: str, q: float = 0.
 
 
 def ms_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
-    """Check of a difference of two median PLTs, ms. Its tolerance depends on the RTT: it consists of round-trips."""
+    """Check of a difference of two median PLTs, ms.
+
+    The difference consists of round-trips, so its tolerance depends on the RTT.
+    """
     rule = Number(tolerance=difference_ms(RTT_MS[link]), unit="ms", direction=Sign())
     sentence = f"PLT of {page} on {link}: {more} minus {less}, ms"
     return claim(identifier, sentence, (plt(more, page) - plt(less, page)).on(link), rule)
@@ -476,7 +479,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """Function that writes a sentence: the published fraction is one of the cost over plain DNS, not of the PLT."""
+    """Function that writes a sentence: the published fraction refers to the cost over plain DNS, not to the PLT."""
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -540,7 +543,7 @@ _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in 
 
 
 def _over_baseline(q: float) -> Measure:
-    """PLT increase of a quantile from the baseline to coalescing, wikipedia.org on fiber, percent."""
+    """Increase of the PLT's quantile `q` from the baseline to coalescing, for wikipedia.org on fiber, percent."""
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 

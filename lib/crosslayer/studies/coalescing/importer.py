@@ -51,9 +51,10 @@ _NUMBERS: dict[str, tuple[str, ...]] = {
 """Required numeric columns by table. All columns of a page load are also kept as JSON in the column `navigation`."""
 
 _LOADS = (("1-rtt", 1.0, "H3_web_performance_warmup"), ("0-rtt", 0.0, "H3_web_performance"))
-"""The two loads of a round: condition, `is_warmup`, and name in `measurements.error`.
+"""The two loads of a round: value of `h3`, `is_warmup`, and name in `measurements.error`.
 
-If the first load fails, there is no second load. The first name contains the second, so this error counts for both.
+If the first load fails, there is no second load. The first name contains the second, so the error of the first load
+counts for both loads.
 """
 
 _NOTES = (

@@ -1,6 +1,6 @@
-"""The study's part of the answer: cost of encrypted DNS for a first and a returning visit.
+"""The study's part of the answer at the top of the report: cost of encrypted DNS on a first and a returning visit.
 
-Each visit is compared with a visit over plain DNS in the same state.
+Each visit is compared with a visit that uses plain DNS and has the same state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
-    """Cost of encrypted DNS: minimum and maximum over all cells (RTT), median of each page over all links (percent)."""
+    """Cost of encrypted DNS on a first and on a returning visit.
+
+    The lowest and the highest median of a cell (RTT), and the median of each page over all links (percent). For DoQ on
+    a returning visit, also the highest median of a cell (percent).
+    """
     rows = combined(inputs.dns_exchanges, inputs.page_loads).filter(pl.col("page").is_in(PAGES))
     result = []
     for topic, pairs in zip((FIRST_VISIT, RETURNING_VISIT), VISITS.values(), strict=True):
@@ -59,7 +63,7 @@ def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFram
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """Cost of each kind of visit in RTT, and in percent of each page's load time; empty without numbers."""
+    """Cost of encrypted DNS on each kind of visit, in RTT and in percent of each page's PLT; empty without numbers."""
     if not values:
         return StudyAnswer()
 

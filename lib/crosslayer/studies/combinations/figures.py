@@ -231,7 +231,7 @@ _COMPARED_STYLES = {
 
 
 def as_compared_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: cost of DoQ with a web ticket over plain DNS without one, and what the web ticket itself saves."""
+    """Verdict: cost of DoQ with a web ticket, compared with plain DNS without one, and what this ticket alone saves."""
     emulated, plain = (
         _over_cells(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
     )
@@ -262,7 +262,7 @@ _LIKE_STYLES = {
 
 
 def like_with_like_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: cost of DoQ over DoUDP if both sides have the same ticket and token."""
+    """Verdict: PLT with DoQ minus that with DoUDP, if both sides have ticket and token, and if only DoQ has them."""
     unfair, fair = (
         _over_cells(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
     )
@@ -289,7 +289,7 @@ VISITS: dict[str, dict[Protocol, Pair]] = {
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """Cost of each transport over plain DNS in the same state, in percent of the median PLT with plain DNS.
+    """PLT with each transport minus that with plain DNS in the same state, in percent of plain DNS's median PLT.
 
     Columns as in `_costs`, and `visit`. The series is the transport.
     """

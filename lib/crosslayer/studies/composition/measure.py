@@ -1,4 +1,4 @@
-"""Loads of a browser that resolves names itself, and the exchange and load that the paper adds up instead.
+"""Loads of a browser that resolves names itself, and the exchange and load that TNSM24 adds up instead.
 
 Both sides have the same state. DNS resumes an earlier session if its transport has sessions. The page's connection is
 new and has a full handshake.
@@ -18,7 +18,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.studies import web
 
 PROTOCOLS = (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)
-"""Transports of the paper."""
+"""Transports of TNSM24."""
 _COUPLED = {f"{protocol}, coupled": protocol for protocol in PROTOCOLS}
 _EXCHANGES = {
     f"{protocol}, exchange": Exchange(

@@ -117,7 +117,7 @@ def _info(curl: ctypes.CDLL, handle: ctypes.c_void_p, what: int) -> int:
 
 
 def _columns(curl: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, Any]:
-    """Times of a request after its start, as columns of `page_loads`."""
+    """Columns of `page_loads` for a request. Times count from the start of the request."""
 
     def ms(what: int) -> float:
         return _info(curl, handle, what) / 1e3

@@ -1,8 +1,8 @@
 """Loads of a page in browsers and curl, on a path that blocks packets to the page's host.
 
 The clients resolve the host themselves. An HTTPS record announces HTTP/3, or Alt-Svc on a later visit. All other hosts
-are reachable, so the browser does not consider QUIC unusable on its network. Before a load, probes to the same address
-verify each fault.
+are reachable, so the browser does not consider QUIC unusable on its network. Before each load, probes to the addresses
+with faults verify each fault.
 """
 
 from __future__ import annotations

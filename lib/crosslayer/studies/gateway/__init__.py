@@ -1,4 +1,4 @@
-"""Time that a browser saves with one connection for DNS and page. A gateway does this, because browsers cannot."""
+"""Time that one connection for DNS and page saves a browser. A gateway sets it up, because browsers cannot."""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question

@@ -14,7 +14,7 @@ from crosslayer.claims.tolerances import FRACTION, IN_RTTS
 from crosslayer.studies.https_records.records import KINDS
 
 _IGNORED = ("cut-short", "keys-unordered", "key-twice", "alpn-empty", "no-default-alone", "mandatory-unknown")
-"""Kinds of records that a client must reject or ignore (RFC 9460, sections 2.2, 2.4.3 and 8)."""
+"""Kinds of records in claim HTTPS2; a client must reject or ignore them (RFC 9460, sections 2.2, 2.4.3 and 8)."""
 SOURCES = {
     condition: Source("page_loads", VALID_LOAD & (pl.col("condition") == condition), pl.col("response_start_ms"))
     for condition in KINDS

@@ -64,7 +64,7 @@ def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, met
 
 
 def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.CurveGroup]:
-    """Curves of a panel, in multiples of the RTT. `named` has a series by name in the legend. Links are pooled."""
+    """Curves of a panel, in multiples of the RTT; links are pooled. `named`: names of series by name in the legend."""
     known = rtts_ms(inputs)
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
@@ -74,7 +74,7 @@ def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str
 
 
 def measured(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    """Data frame from rows of keys and the result of `metrics.median`, with the column source (`measured`)."""
+    """Data frame with the column source (`measured`). Each row has its keys, then the result of `metrics.median`."""
     kinds = [pl.String()] * len(keys) + [pl.Int64()] * 2 + [pl.Float64()] * 3
     columns = dict(zip((*keys, "n", "rounds", "median", "low", "high"), kinds, strict=True))
     return pl.DataFrame(rows, columns, orient="row").with_columns(source=pl.lit("measured"))

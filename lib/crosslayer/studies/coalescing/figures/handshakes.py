@@ -97,7 +97,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the times of request, handshake and response by link. It is the evidence for early data."""
+    """Chart of the times of request, handshake and response by link; with early data, the request is sent first."""
     if frame.is_empty():
         return marks.empty_plot("no page loads", COLUMN_WIDTH - 60, 80)
     high = max(2.2, float(frame["median"].max()) * 1.04)  # type: ignore[arg-type]

@@ -133,7 +133,10 @@ CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
 
 
 def failures_data(inputs: Inputs) -> pl.DataFrame:
-    """Numbers of observations. Columns condition, link, attempted, failed, reason (the most frequent one)."""
+    """Numbers of attempted and failed observations.
+
+    Columns condition, link, attempted, failed, reason (the most frequent one).
+    """
     return inputs.failures
 
 
