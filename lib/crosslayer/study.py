@@ -97,7 +97,7 @@ class StudyAnswer:
     sentences: tuple[tuple[str, str], ...] = ()
     """Pairs: one of `TOPICS`, and its sentences."""
     increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """Triples: one of `TOPICS`, a transport, and by page the increase of the PLT over plain DNS, as text."""
+    """Triples: one of `TOPICS`, a transport, and by page the increase of the PLT compared with plain DNS, as text."""
     headlines: tuple[tuple[str, str, str], ...] = ()
     """Triples: identifier of a claim, statement of the paper's abstract, and our verdict.
 

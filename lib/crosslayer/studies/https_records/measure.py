@@ -1,7 +1,8 @@
-"""Page loads in a browser that queries the HTTPS record of the page's host; each condition has a different record.
+"""Page loads in a browser that queries the HTTPS record of the page's host.
 
-The browser sends its DNS queries to the server over DoUDP. Only the HTTPS record announces HTTP/3. The study measures
-the protocol of the document and whether its ClientHello was encrypted, so none of these outcomes is an error.
+Conditions differ in the record, the answer to its query, the server's ECH key, or the handshake (`RecordKind`). The
+browser sends its DNS queries to the server over DoUDP. Only the HTTPS record announces HTTP/3. The study measures which
+protocol the browser uses for the document, and whether it encrypts the ClientHello. None of these outcomes is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from crosslayer.testbed.server import Event, RequestEvent
 
 
 class HttpsRecords(Measurer):
-    """Page loads, one for each kind of record, in one browser that stays open between loads."""
+    """Measurer of page loads, one for each kind of record, in one browser that stays open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)

@@ -1,4 +1,4 @@
-"""Time of the first query after an idle time, e.g. one in which a NAT mapping expired or the server restarted."""
+"""Time until the first query after an idle time is answered, e.g. if a NAT mapping expired during the idle time."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class IdleClient(ABC):
     def answer_columns(self) -> dict[str, Any]:
         """Columns of `idle_recoveries` that describe the connection of the last answer.
 
-        The client reports them; whether early data was accepted comes from the server log.
+        A browser's columns come from the server log. Other clients report their columns themselves, except
+        `early_data_accepted`, which also comes from the server log.
         """
 
     def discard_events(self) -> None:
@@ -56,7 +57,7 @@ class IdleClient(ABC):
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
-        """Queries that the server received over a transport since the last call, from its log."""
+        """Queries over a transport in the server log, since this client last read the log."""
         listener = protocol.value.lower()
         return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
 
@@ -69,7 +70,7 @@ def answer_error(asked: dns.Asked, query: Query) -> str | None:
 
 
 def query_once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
-    """Send one query to a forwarder; return it with the answer, if one came within `timeout_s`."""
+    """Send one query to a forwarder; return the query, with its answer if that came within `timeout_s`."""
     (asked,) = dns.ask_at_pace([asker], [dns.Due(0.0, 0)], query.wire, timeout_s=timeout_s)
     return asked
 
@@ -88,7 +89,10 @@ class ForwarderClient(IdleClient):
         self._asker, self._query, self._stub = asker, query, stub
 
     def ask(self) -> ClientAnswer:
-        """Repeat a query to the forwarder until there is a valid answer, at most 20 times; times are the kernel's."""
+        """Repeat a query to the forwarder until there is a valid answer, at most 20 times.
+
+        The kernel takes the time at which the answer arrives.
+        """
         asked = [query_once(self._asker, self._query, RETRY_AFTER_S)]
         while answer_error(asked[-1], self._query) is not None and len(asked) < _MAX_QUERIES:
             asked.append(query_once(self._asker, self._query, RETRY_AFTER_S))
@@ -114,7 +118,7 @@ class ForwarderClient(IdleClient):
 
 
 class LibraryClient(IdleClient):
-    """A program that keeps the connection with a client of `crosslayer.dns`.
+    """A program that uses a client of `crosslayer.dns` and keeps its connection to the server.
 
     Between queries the program does not check the connection. After an error, or 5 s without an answer, it repeats the
     query on a new connection. The new connection resumes the session, with early data if the transport supports it.

@@ -1,4 +1,4 @@
-"""Figures: time of the first answer after a connection was idle."""
+"""Figures: time until the first query after an idle time is answered."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _P99 = 0.99
 _OF_P99 = 100
 """Minimum number of observations for a 99th percentile."""
 _LIMIT_RTT = 1.5
-"""Maximum time that we expect from the end of the stub's wait to an answer over early data, RTT."""
+"""Maximum time that we expect from the end of the stub's wait to the answer, if the query is early data; RTT."""
 _STALL_MS = 1000.0
 """Minimum answer time that the verdict reports as late, ms."""
 _WHERE = {
@@ -62,7 +62,7 @@ def _written(idle_s: float) -> str:
 
 
 def idle_data(inputs: Inputs) -> pl.DataFrame:
-    """Time of the first answer after an idle time.
+    """Time until the first query after an idle time is answered.
 
     Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high.
 
@@ -138,7 +138,7 @@ def idle_connections(frame: pl.DataFrame) -> AnyChart:
 
 
 def idle_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: time of the first answer after an idle time."""
+    """Verdict: time until the first query after an idle time is answered."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return "Not answered: this dataset has no idle connections."

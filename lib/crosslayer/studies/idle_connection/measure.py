@@ -1,4 +1,4 @@
-"""Measures the first query after an idle time with an event on the path or at the server.
+"""Measures the first query after an idle time, during which an event may occur on the path or at the server.
 
 Before the idle time, two queries open the connection and use it. The server runs on its own host, so that the study
 can restart the server and delete the state of the path to it.
@@ -142,7 +142,7 @@ class IdleConnection(Measurer):
                 client.ask()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Measure the first query after an idle time with an event."""
+        """Measure the first query after the idle time and the path event of a condition."""
         chosen = self._conditions[condition]
         row, started = self.row(condition, cell, round_number, position), time.time()
         self._nat.restore()

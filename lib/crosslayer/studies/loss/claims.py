@@ -21,7 +21,7 @@ _LATE = (
     & pl.col("session_resumed").fill_null(False)
     & ~pl.col("early_data_accepted").fill_null(False)
 )
-"""Rows whose early data was lost with the first flight. Other studies count them as errors; here they show its cost."""
+"""Rows whose early data was lost with the first flight. Here they count; other studies treat them as errors."""
 _TIMED = (pl.col("role") == Role.MEASURED) & (pl.col("condition") == "main") & pl.col("total_ms").is_not_null()
 
 

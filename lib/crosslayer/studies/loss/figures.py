@@ -135,7 +135,7 @@ _LOSS_TABLE = ("measure", "source", "series", "loss_percent", "n", "median", "lo
 
 
 def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
-    """Each loss in percent with the row that has the difference at this loss, in ascending order of loss."""
+    """Pairs of loss in percent and row, for one source, series and measure; in ascending order of loss."""
     some = frame.filter(source=source, series=series, measure=measure).sort("loss_percent")
     return [(values["loss_percent"], values) for values in some.iter_rows(named=True)]
 

@@ -1,4 +1,4 @@
-"""Time saved by one connection for name resolution and page, and by each of its parts, e.g. the token."""
+"""Time saved by resolving a name and loading its page on one connection, and by further changes, e.g. a token."""
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode

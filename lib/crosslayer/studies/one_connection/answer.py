@@ -44,7 +44,7 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
 
 
 def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
-    """The answer in one sentence; empty without numbers."""
+    """The answer in two sentences; empty without numbers."""
     if not values:
         return StudyAnswer()
     of = {name: value for (_, name), value in values.items()}
@@ -63,9 +63,10 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
 
 
 def _costs(of_study: pl.LazyFrame, inputs: Inputs, worth: Worth) -> pl.DataFrame:
-    """Time that one connection adds until the document is complete, by link and page.
+    """Time until the document is complete in the mode `worth.with_it` minus that in `worth.without`, by link and page.
 
-    Columns link, page, rtt (multiples of the RTT), percent; medians of the differences within rounds.
+    Columns link, page, rtt (multiples of the RTT), percent (of the median of `worth.without`). Both are medians of the
+    differences within rounds.
     """
     costs = metrics.paired_costs(of_study, TIMES[DOCUMENT], "mode", worth.with_it.name, worth.without.name)
     in_rtts = metrics.in_rtts(costs, inputs.rtts, ["difference_ms"])

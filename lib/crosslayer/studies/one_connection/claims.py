@@ -24,10 +24,10 @@ _MEANT = "meant"
 
 
 def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`.
+    """Times by mode and event, ms (series such as `DoQ, then H3 1-RTT, document`), and the series `meant`.
 
-    `meant` has a value for each load that should be 0-RTT with a token: 1 if it succeeded, else 0. A load without
-    early data or token in the server log has an error.
+    `meant` has a value for each 0-RTT load whose mode uses a token: 1 without an error, else 0. A load has an error if
+    the server log contradicts its mode, e.g. if the log shows no early data or no token.
     """
     of_mode = loads(resolved_loads)
     rows = [
@@ -63,7 +63,7 @@ def spared(what: str, visit: str, *pages: str) -> Measure:
 
 
 def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Observed], Mapping[str, Measure]]:
-    """The margin for each link and page with data; if `pages` are given, only for these pages."""
+    """Function that returns `margin` for each link and page with data; if `pages` are given, only for these pages."""
 
     def margins(o: Observed) -> dict[str, Measure]:
         series = f"{BASELINE.name}, {DOCUMENT}"
@@ -75,7 +75,7 @@ def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Ob
 
 @CustomMeasure
 def proved(o: Observed) -> Estimate:
-    """Percentage of 0-RTT loads with a token whose request was early data according to the server log."""
+    """Percentage of the 0-RTT loads with a token that have no error, i.e. whose mode the server log confirms."""
     links = [link for link in o.links if o.pages(_MEANT, link)]
     if not links:
         raise NotMeasured("this campaign has no 0-RTT load with a token")

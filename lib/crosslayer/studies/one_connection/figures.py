@@ -50,7 +50,7 @@ from crosslayer.vocabulary import Http3, Protocol, Resumption
 _STYLES = {NAME: Style(BLUE, "circle", SOLID), FIRST_BYTE: Style(RED, "diamond", LONG)}
 _NOTHING = "no resolved loads in this dataset"
 _GAP_RTT = 0.5
-"""Minimum gap within a document at which we assume that the server waits for the client, not for the link; RTT."""
+"""Minimum gap in the arrival of a document that we attribute to a waiting server, not to the link; RTT."""
 
 
 def ladder_data(inputs: Inputs) -> pl.DataFrame:
@@ -218,7 +218,7 @@ def _curve(load: dict[str, object]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _steps(of_mode: pl.DataFrame) -> list[dict[str, float]]:
-    """Rows of `size_data` for the gaps in the loads of a mode: medians over the loads, only for gaps that all have."""
+    """Rows of source `step` for a mode: one for each gap that occurs in all loads, with medians over the loads."""
     of_loads = []
     for load in of_mode.iter_rows(named=True):
         when, count = _curve(load)
@@ -253,7 +253,7 @@ def size(frame: pl.DataFrame) -> AnyChart:
 
 
 def size_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Table of the sizes at which each mode waits: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
+    """Table of the rows of source `step`: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
     return frame.filter(pl.col("source") == "step").select("mode", "link", "n", "kb", "median", "received", "allowed")
 
 

@@ -51,7 +51,7 @@ WORTH = (
     Worth("the token, page at once", BACK, shared(_EARLY, AT_ONCE_NO_TOKEN), shared(_EARLY, AT_ONCE)),
     Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, condition=NO_TOKEN), _PLAIN_BACK),
 )
-"""Savings: one connection compared with two, the page requested at once, no wait for SETTINGS, the token."""
+"""Comparisons that show savings: one connection, page requested together with its name, no wait for SETTINGS, token."""
 
 NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "load_complete_ms"}
@@ -65,5 +65,5 @@ def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful loads with the name of their mode as `mode`, which the server log confirms."""
+    """Successful loads, confirmed by the server log, with the name of their mode as `mode`."""
     return by_mode(metrics.resolved_loads(resolved_loads))

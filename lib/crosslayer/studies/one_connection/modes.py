@@ -22,7 +22,10 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way to resolve a name and load its page; each field is the column of `resolved_loads` of the same name."""
+    """A way to resolve a name and load its page.
+
+    Each field has the value of the column of the same name in `resolved_loads`.
+    """
 
     protocol: Protocol
     resumption: Resumption = _FULL

@@ -40,7 +40,7 @@ _FIRST = "first visit"
 _VISIT_STYLES = {_FIRST: Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
 _KINDS = ("rtt", "jitter", "queue", "loss")
 _CLEAR = 0.05
-"""Minimum saving or loss of time that the verdict counts as faster or slower, RTT."""
+"""Minimum difference that the verdict counts as faster or slower, RTT."""
 
 
 def _written(link: str) -> str:

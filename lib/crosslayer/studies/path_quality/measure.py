@@ -132,7 +132,7 @@ class PathQuality(Measurer):
         return [*VISITS, *(SHARED if cell.page == self.context.plan.pages[0] else ())]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """Table and columns of a condition, from the part that measures it."""
+        """Table and columns of a condition, from the responsible one of the three measurers."""
         return self._of(condition).table_and_columns(condition)
 
     def warm_up(self) -> None:
@@ -141,11 +141,11 @@ class PathQuality(Measurer):
             part.warm_up()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Make one observation with the part that measures the condition."""
+        """Make one observation with the responsible one of the three measurers."""
         return self._of(condition).measure(condition, cell, round_number, position)
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """Rows of a failed observation, from the part that measures the condition."""
+        """Rows of a failed observation, from the responsible one of the three measurers."""
         return self._of(condition).failed(condition, cell, round_number, position, why)
 
 

@@ -1,4 +1,4 @@
-"""Resolvers over the real network, from one or several vantage points (IMC 2022, section 3.1).
+"""Queries to resolvers over the real network, from one or several vantage points (as in IMC 2022, section 3.1).
 
 `crosslayer compare` measures this study.
 """

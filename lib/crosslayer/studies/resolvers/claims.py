@@ -1,4 +1,6 @@
-"""Claims of IMC22, section 3.1, judged on a comparison of resolvers with the same checks as on the testbed.
+"""Claims of IMC22, section 3.1, judged on data of `crosslayer compare`.
+
+The checks of times and sizes are those of the study `single-query`, which judges these claims on the testbed.
 
 The bootstrap resamples vantage points and resolvers as clusters. An interval therefore also covers the choice of
 vantage points and resolvers.

@@ -50,7 +50,7 @@ def compared(inputs: Inputs) -> pl.DataFrame:
 
 
 def self_check_data(inputs: Inputs) -> pl.DataFrame:
-    """Self-check: times of a resolver minus those of its copy in the same round, ms; by transport and measure."""
+    """Times of the self-check minus the measured times of the same resolver and round, ms; by transport and measure."""
     queries = inputs.resolver_queries
     twice = queries.filter(role=Role.SELF_CHECK.value).select("resolver", "address").unique()
     measured = measured_of(queries.join(twice, on=["resolver", "address"], how="semi"), inputs.resolver_events)
@@ -218,8 +218,8 @@ def systems(frame: pl.DataFrame) -> pl.DataFrame:
 def support_data(inputs: Inputs) -> pl.DataFrame:
     """Counts for each transport: addresses of resolvers, and first queries.
 
-    Addresses are counted if they are listed, answer, or resume sessions; first queries if they succeeded or failed.
-    Columns transport, what (name of the count), count, source.
+    Counts of addresses: those that are listed, that answer, and that resume sessions. Counts of first queries: those
+    that succeeded, and those that failed. Columns transport, what (name of the count), count, source.
     """
     rows = inputs.resolver_queries.filter(role=Role.MEASURED.value, cache=CacheUse.HIT.value)
     answered, cold = pl.col("error").is_null(), pl.col("state") == QueryState.COLD

@@ -1,4 +1,4 @@
-"""Selects the queries of a comparison as IMC 2022, section 3.1 does: resolvers must support all of its transports."""
+"""Selects queries as IMC 2022, section 3.1 does: only resolvers that support all transports of the paper count."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _FURTHER_BYTES = 1024 - 128
 _HEADERS_BYTES = 34
 """Bytes of a packet's IPv4 and Ethernet headers, which netem counts."""
 _DOQ_BYTES = 1200 + _HEADERS_BYTES + 128 + 43 + _HEADERS_BYTES
-"""Bytes on the uplink up to the end of a DoQ query, headers included.
+"""Bytes on the uplink from the client's second flight to the end of a DoQ query, headers included.
 
 The client's second flight is padded to 1200 bytes (RFC 9000, section 14.1). The query has 128 bytes and 43 bytes of
 overhead.

@@ -76,7 +76,7 @@ def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bo
 def in_every_cell(
     measured: Mapping[str, Callable[[str], Measure]], *pages: str
 ) -> Callable[[Observed], dict[str, Measure]]:
-    """The measures for each link and page; if `pages` are given, only for these pages."""
+    """Function that returns the measures for each link and page; if `pages` are given, only for these pages."""
     any_series = _series(next(iter(VISITS)), NAME, FIRST)
 
     def measures(o: Observed) -> dict[str, Measure]:
@@ -95,7 +95,7 @@ def in_every_cell(
 def same(
     conditions: Iterable[str], measure: str, distance: float, *pages: str, stack: str = SECOND
 ) -> Callable[[Observed], Mapping[str, Measure]]:
-    """Margins of the claim that the times with `stack` and with the first server differ by at most `distance` RTT."""
+    """Function that returns margins, all above 0 if `stack` and the first server differ by less than `distance` RTT."""
     cells = in_every_cell({what: partial(later, what, measure, stack=stack) for what in conditions}, *pages)
     return lambda o: within(cells(o), 0.0, distance)
 
@@ -110,12 +110,18 @@ def _much_later(what: str, page: str) -> Measure:
 
 
 def _saved_more(page: str) -> Measure:
-    """Margin, RTT: above 0 if one connection saves at least as much with the second server (tolerance `SAME_RTT`)."""
+    """Margin, RTT: above 0 if one connection saves at least as much time with the second server as with the first.
+
+    A difference below `SAME_RTT` does not count.
+    """
     return SAME_RTT - cost(_OVER_DOQ, page, less=True)
 
 
 def _not_slower(comparison: VisitComparison, page: str) -> Measure:
-    """Margin, RTT: above 0 if `comparison.visit` is not slower than `comparison.other` with the second server."""
+    """Margin, RTT, with the second server: above 0 if `comparison.visit` is not slower than `comparison.other`.
+
+    A difference below `_SAME_COST_RTT` does not count as slower.
+    """
     return _SAME_COST_RTT - cost(comparison, page)
 
 

@@ -9,7 +9,7 @@ from itertools import product
 from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 NAME, FIRST_BYTE, DOCUMENT = "name", "first byte", "document"
-"""Events until which times count: the answer for the name, the response's header, the document's last byte."""
+"""Events at which a time ends: the answer for the name, the response's header, the document's last byte."""
 
 _FULL, _EARLY = Resumption.NONE, Resumption.EARLY_DATA
 _ONE, _ZERO = Http3.ONE_RTT, Http3.ZERO_RTT
@@ -25,7 +25,10 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class ServerVisit:
-    """A way to resolve a name and load its page; each field is the column of `resolved_loads` of the same name."""
+    """A way to resolve a name and load its page.
+
+    Each field has the value of the column of the same name in `resolved_loads`.
+    """
 
     protocol: Protocol
     resumption: Resumption = _FULL

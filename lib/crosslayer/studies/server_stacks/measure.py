@@ -1,4 +1,4 @@
-"""Measures each condition with each server in every round; servers on aioquic run on far hosts of their own."""
+"""Measures the conditions of each server in every round; servers on aioquic run on far hosts of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONDITIONS = {
 
 
 class ServerStacks(Measurer):
-    """Measurer of visits as in `one-connection`, and of exchanges and loads in Chromium, with each server.
+    """Measurer of visits as in `one-connection`, of DNS exchanges, and of loads in Chromium, with each server.
 
     With the third server, aioquic with the window of quic-go, it measures visits only.
     """
@@ -61,7 +61,7 @@ class ServerStacks(Measurer):
         return {"second_server": second_server_version()}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """All conditions with each server."""
+        """Names of the conditions of each server, which end with the server's name."""
         return list(self._parts)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:

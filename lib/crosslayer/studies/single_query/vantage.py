@@ -49,7 +49,7 @@ _SOURCE = "model of studies/single_query/vantage.py, after Kosek et al., IMC 202
 
 
 def links(resolvers: int, vantage_points: Sequence[str] = tuple(VANTAGE_POINTS)) -> tuple[str, ...]:
-    """Names of the links from each vantage point to its resolvers; `resolvers` is the number of resolvers."""
+    """Names of the links from each vantage point to its resolvers; each vantage point has `resolvers` of them."""
     return tuple(f"{point}-{number}" for point in vantage_points for number in range(1, resolvers + 1))
 
 
@@ -65,7 +65,7 @@ def rtt_ms(point: str, level: float) -> float:
 
 
 def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
-    """Profiles by name of the links in `names` that belong to the model or have a given RTT (`rtt-50`).
+    """Profiles, by link name, of those `names` that are links of the model or links with a given RTT (`rtt-50`).
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class WebOptions(Options):
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
-"""The link for Asia, where the paper names a page, and links that lose packets."""
+"""Further links: one for Asia, because a claim of the paper is on one page there, and two that lose packets."""
 _PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",

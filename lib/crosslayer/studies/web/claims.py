@@ -120,7 +120,7 @@ def complex_(o: Observed) -> Pages:
 
 
 def increase(protocol: str, what: str) -> Measure:
-    """Increase of `PLT` or `FCP` (`what`) over DoUDP, percent: median over all cells of the median in each cell."""
+    """Increase of `PLT` or `FCP` (`what`) compared with DoUDP, percent: median over all cells of each cell's median."""
     return over_cells(f"{protocol} {what} increase", 0.5)
 
 
@@ -257,7 +257,7 @@ def _share_of(
     *links: str,
     why: str = _SLOWER,
 ) -> Cause:
-    """Cause with two medians in RTT: time over `more` minus that over `less`, and the whole time over `more`."""
+    """Cause with two medians of `what` (PLT or FCP), RTT: over transport `more` minus over `less`, and over `more`."""
 
     def rtts(terms: Mapping[str, float], of: Observed) -> Estimate:
         statistic = median(terms, *pages(of), in_rtts=True)

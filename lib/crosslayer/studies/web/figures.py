@@ -1,4 +1,4 @@
-"""Figures of the study `web` (Kosek et al., IMC 2022, section 3.2): page loads in a browser that resolves by itself.
+"""Figures of the study `web` (Kosek et al., IMC 2022, section 3.2): page loads whose names the browser resolves.
 
 Loads are compared with DoUDP: with its median in the same cell, as in the paper, or with its load of the same round.
 """
@@ -30,8 +30,8 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups.
 
-    A lost packet makes a load several times longer, over every transport. Links with loss are therefore left out unless
-    `lossy` is true, as in the claims.
+    A lost packet makes a load several times longer, over every transport. As in the claims, links with loss are
+    therefore left out, unless `lossy` is true.
     """
     loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")
     chosen = pl.lit(True) if lossy else ~pl.col("link").is_in(LOSSY)
@@ -91,7 +91,7 @@ def fig3_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig3(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 3: CDF of FCP and PLT over DoUDP, all cells together."""
+    """IMC22 Fig. 3: CDFs of FCP and PLT compared with DoUDP, all cells together."""
     return cdf.chart(frame, list(_FIG3.values()), legend_columns=3)
 
 
@@ -100,11 +100,11 @@ def fig3(frame: pl.DataFrame) -> AnyChart:
 
 _OVER = "PLT over DoUDP (%)"
 _WIDE_PAGES = 6
-"""Maximum number of pages whose plots have room for titles below them."""
+"""Maximum number of pages for which a plot is wide enough for the full title of its axis."""
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
-    """Increase of the median PLT over DoUDP in each cell.
+    """Increase of the median PLT compared with DoUDP, in each cell.
 
     Columns link, page, lookups, series, source, n, rounds, median, low, high (%).
     """
@@ -170,7 +170,7 @@ _MEASURES = {"percent": _OVER, "round-trips": "PLT minus DoUDP (RTT)"}
 
 
 def amortisation_data(inputs: Inputs) -> pl.DataFrame:
-    """Increase of the PLT over DoUDP by number of lookups of the page, in two measures.
+    """Increase of the PLT compared with DoUDP, by the number of lookups of the page, in two measures.
 
     Columns measure (`percent` of DoUDP's median; `round-trips`, median difference within a round), link, page, series,
     source, x (lookups), n, rounds, median, low, high.
@@ -191,7 +191,7 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def amortisation(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the increase of the PLT over DoUDP against the number of lookups, with a plot for each link."""
+    """Chart of the increase of the PLT compared with DoUDP, by number of lookups, with a plot for each link."""
     if frame.is_empty():
         return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
@@ -233,7 +233,7 @@ def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def amortisation_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: increase of the PLT over DoUDP, for the pages with the fewest and with the most lookups."""
+    """Verdict: increase of the PLT compared with DoUDP, for the pages with the fewest and with the most lookups."""
     shown = frame.filter(measure="percent") if frame.height else frame
     if shown.is_empty() or shown["x"].n_unique() < 2:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."

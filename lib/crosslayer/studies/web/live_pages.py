@@ -156,7 +156,7 @@ def live_pages(plan: Plan, sites_file: Path, resolvers: Sequence[str], ca_file: 
 
 
 def consent(live: LivePages, *, given: bool, ask: Callable[[str], str]) -> None:
-    """Obtain the user's consent to send packets, unless none can leave this machine; `OutsideError` without consent.
+    """Obtain the user's consent to send packets, if packets can leave this machine; `OutsideError` without consent.
 
     `ask` receives a question and returns what the user typed.
     """
@@ -238,7 +238,7 @@ def _rounds(
 
 
 class _Loader:
-    """Loads pages in one browser, at the pace of each operator."""
+    """Loads pages in one browser and keeps the query limits for each operator of resolvers."""
 
     def __init__(self, live: LivePages, left_alone: dict[str, str]) -> None:
         self._live, self._left_alone = live, left_alone

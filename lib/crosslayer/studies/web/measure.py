@@ -1,8 +1,9 @@
 """Measures page loads in a browser that resolves names over each transport (Kosek et al., IMC 2022, section 3.2).
 
 The browser queries the stub on 127.0.0.1, the resolver in the namespace's resolv.conf. The stub queries the resolver at
-the far end over the transport under test. Each load starts its own stub without sessions. The priming load creates a
-session. Then the stub closes its connection, and the measured load resumes the session (`Browser.load_resolving`).
+the far end over the transport under test. Each observation starts its own stub without sessions. The priming load
+creates a session. Then the stub closes its connection, and the measured load resumes the session
+(`Browser.load_resolving`).
 
 With the option `resolver = "browser"`, the browser queries the resolver without the stub. Before the measured load, the
 browser loads a warm-up page, and thus opens its DNS connection.

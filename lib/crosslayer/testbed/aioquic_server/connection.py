@@ -133,9 +133,9 @@ class ServerConnection(QuicConnection):
             self._loss._cc.congestion_window = initial_window * configuration.max_datagram_size
         self.address_validated = address_validated
         self.initials = 0
-        """Initial packets that carried parts of the client's hello."""
+        """Number of Initial packets that carried parts of the client's hello."""
         self.early_streams: set[int] = set()
-        """Streams with data in 0-RTT packets."""
+        """IDs of the streams with data in 0-RTT packets."""
         self._new_token = new_token
         self._token_sent = token_sent
         self._token_due = True
