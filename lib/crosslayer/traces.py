@@ -66,13 +66,13 @@ class Course:
 
     @property
     def length_ms(self) -> float:
-        """Time until the longest part of the trace repeats, ms."""
+        """Length of the longest of the trace's parts (downlink, uplink, RTT), ms; each part repeats after its end."""
         ends = [line.at_ms[-1] for line in (self.down, self.up) if line]
         return max([*ends, sum(duration for duration, _ in self.rtts)])
 
     @property
     def least_rtt_ms(self) -> float | None:
-        """Minimum RTT; None for a trace without RTTs."""
+        """Minimum RTT, ms; None for a trace without RTTs."""
         return min((rtt for _, rtt in self.rtts), default=None)
 
 
@@ -109,7 +109,7 @@ class Trace:
         return {field: Path(path) for field, path in named.items() if path}
 
     def moved(self, files: Mapping[str, Path]) -> Trace:
-        """The same trace with other files; `files` has them by the field that names them."""
+        """The same trace with other files. `files` has the new path of each file, by the field that names the file."""
         return replace(self, **{field: str(file) for field, file in files.items()})  # type: ignore[arg-type]
 
     def at(self, folder: Path) -> Trace:
@@ -122,7 +122,7 @@ class Trace:
         Raises
         ------
         TraceError
-            For a wrong format; the error names file and line.
+            If a file cannot be read or has a wrong format; the error names the file, and the line if one is wrong.
         """
         return _course(self, tuple(file.stat().st_mtime_ns for file in self.files.values() if file.is_file()))
 
@@ -138,7 +138,7 @@ def _course(trace: Trace, _changed_ns: tuple[int, ...]) -> Course:
 
 
 def from_text(text: str) -> Trace:
-    """A trace in the notation of the command line: `FILE.down[,FILE.up]`, or `FILE.csv` with steps."""
+    """Parse the notation of a trace on the command line: `FILE.down[,FILE.up]`, or `FILE.csv` with steps."""
     first, _, second = text.partition(",")
     if first.endswith(".csv") and not second:
         return Trace(steps=first).at(Path())
@@ -260,8 +260,8 @@ def _drawn(path: Path, of: str, every_s: float) -> Course:
     """Steps drawn from ERRANT's distribution of rates and RTT: a kernel density of the speed tests of one origin.
 
     Each draw is a test plus Gaussian noise. The covariance of the noise is that of the tests times the square of
-    Silverman's factor, as in Trevisan et al. (Computer Networks 176, 2020, 107289, and their model_creation). Draws
-    with a value that is not above 0 are repeated.
+    Silverman's factor, as in Trevisan et al. (Computer Networks 176, 2020, 107289) and in ERRANT's `model_creation`.
+    Draws with a value that is not above 0 are repeated.
     """
     wanted = tuple(word.strip().casefold() for word in of.split(","))
     groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}

@@ -41,8 +41,8 @@ class Backend:
     def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
         """Replace the shaping of both directions; a direction without stages is not shaped.
 
-        Stages are in the order in which packets pass them. Each stage needs a hop. If hops are missing, they are added,
-        and they stay for later links. A hop without a stage forwards packets unchanged.
+        Stages are in the order in which packets pass them. Each stage needs a hop, i.e. a pair of network devices.
+        Missing hops are added and stay for later links. A hop without a stage forwards packets unchanged.
         """
         while len(self._hops) < max(len(down), len(up)):
             self._add_hop()
@@ -277,9 +277,9 @@ class _Heartbeat(Process):
 
 
 class InlineProgram(Process):
-    """A program that forwards packets between the client's veth pair and the client's bridge, with any backend.
+    """A program that forwards packets between the client's veth pair and the client's bridge.
 
-    Packets pass through the program only between `engage` and `bypass`.
+    It works with every backend. Packets pass through the program only between `engage` and `bypass`.
     """
 
     fault = TestbedError
@@ -362,7 +362,10 @@ class TraceReplay(InlineProgram):
 
 
 class Middlebox(InlineProgram):
-    """The program that drops or rejects packets according to the faults of a path, in real and in virtual time."""
+    """The program that drops, rejects or answers packets according to the faults of a path.
+
+    It works in real and in virtual time.
+    """
 
     name = "the middlebox"
     program = Path(__file__).with_name("middlebox.py")
@@ -392,8 +395,10 @@ class Middlebox(InlineProgram):
 def open_backend(name: str) -> Backend:
     """Open a link backend by its name: `netem`, `uml`, `auto` or `plain`.
 
-    `auto` is `netem` if the host's kernel has it, otherwise `uml`. `plain` shapes nothing. Raises `TestbedError` if the
-    backend cannot run. The error names the missing part and how to install it.
+    `auto` is `netem` if the host's kernel has it, otherwise `uml`. `plain` shapes nothing.
+
+    If the guest of `uml` cannot run, `TestbedError` or `ResourceError` names the missing part. `netem` is not tested
+    here: without netem in the kernel, `Backend.apply` raises `TestbedError`.
     """
     if name == "plain":
         return Plain()
@@ -471,7 +476,7 @@ def _real(name: str) -> str:
 
 
 def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> None:
-    """Create a veth pair, attach its ends to the bridges given for them, and set it up."""
+    """Create a veth pair, attach its ends to the bridges that `bridges` has for them, and set both ends to up."""
     ip.link("add", ifname=first, kind="veth", peer={"ifname": second})
     for end in (first, second):
         network.real_packets(end)

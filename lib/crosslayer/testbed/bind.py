@@ -53,7 +53,7 @@ class Bind(Process):
         Parameters
         ----------
         spawn
-            Starts a program at the far end.
+            Function that starts a program at the far end.
         folder
             Private folder for BIND's configuration, zone and log.
         zone

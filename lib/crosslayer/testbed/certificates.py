@@ -83,7 +83,7 @@ class Certificates:
 
 
 class Authority:
-    """A CA that issues certificates, with a P-256 key."""
+    """A CA with a P-256 key, which signs leaf certificates."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -112,8 +112,8 @@ def make_certificates(
     """Create a leaf certificate for names and addresses, in an existing private folder.
 
     The keys of leaf and CA are P-256: signing is cheap, and the leaf fits into the server's first QUIC flight.
-    `message_bytes` enlarges the leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. `age` is
-    the time since the leaf was issued. The leaf expires 30 days after its issue.
+    `message_bytes` enlarges the leaf, see `Certificates.issue`. `authority` is the CA, by default a new one. The
+    leaf's date of issue is `age` before now. The leaf expires 30 days after that date.
     """
     authority = authority or Authority()
     now = datetime.now(UTC) - age

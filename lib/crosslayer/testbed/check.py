@@ -200,10 +200,10 @@ class Prober:
         return sent, arrived
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
-        """Delay that a queue adds to small packets of other flows while its load is twice its rate, ms.
+        """Delay that a queue adds to small packets of other flows while frames arrive at twice the queue's rate, ms.
 
-        The value is a median over the last fifth of the load, which lasts until a FIFO is full. It is None if all small
-        packets before the load were lost, or all in the last fifth.
+        The load lasts until a FIFO is full. The value is the median delay in the last fifth of the load, minus the
+        median delay before the load. It is None if all small packets of one of the two periods were lost.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -354,8 +354,8 @@ def _train_fits(profile: Profile) -> bool:
 def tolerance_ms(profile: Profile) -> float:
     """Tolerance of the idle RTT, ms.
 
-    It is the larger of 1 % of the profile's RTT and 0.15 ms, plus three standard errors of the jitter. For a profile
-    without shaping it is 1 ms.
+    It is the larger of 1 % of the profile's RTT and 0.15 ms. Three standard errors of the jitter are added to that
+    value. For a profile without shaping the tolerance is 1 ms.
     """
     jitter = 3 * profile.jitter_ms * math.sqrt(2 / PROBES)
     if not profile.shaped:
@@ -396,9 +396,10 @@ def calibrated_delays(
     """The netem delays, towards client and server, with which the measured idle RTT is the profile's, ms.
 
     The path's own delay (bridges, guest, serialisation of the small probe) is subtracted in equal halves. A measurement
-    is repeated if the host disturbed it, i.e. its interquartile range exceeds the tolerance. So a stall does not change
-    the link's delay. Corrections are limited to the largest delay of any path (`_PATH_MS`). A larger deviation comes
-    from the host, and the check reports it. `apply` configures the link. `TestbedError` if no probe comes back.
+    is repeated if its interquartile range is too large, i.e. the host disturbed it. So a stall does not change the
+    link's delay. Corrections are limited to the largest delay of any path (`_PATH_MS`). A larger deviation comes from
+    the host, and the check reports it. `apply` configures the link. `TestbedError` if fewer than `_FEW` probes of each
+    measurement come back.
     """
     rates = [rate for rate in (profile.download_mbit, profile.upload_mbit) if rate]
     least = max(0.0, profile.rtt_ms - _PATH_MS - sum(_PROBE_BYTES * 8e-3 / rate for rate in rates)) / 2
@@ -415,10 +416,11 @@ def calibrated_delays(
 
 
 def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
-    """Median idle RTT of the first measurement with a spread within tolerance, ms.
+    """Median idle RTT of the first measurement whose interquartile range is within a limit, ms.
 
-    If there is none in `_CALIBRATION_ATTEMPTS` measurements, the one with the least spread is used. Raises
-    `TestbedError` if no packet crosses the link.
+    The limit is the tolerance plus the interquartile range that the jitter causes. If all `_CALIBRATION_ATTEMPTS`
+    measurements exceed it, the one with the smallest range is used. A measurement with fewer than `_FEW` probes does
+    not count; `TestbedError` if none counts.
     """
     tightest: tuple[float, float] | None = None
     for _attempt in range(_CALIBRATION_ATTEMPTS):

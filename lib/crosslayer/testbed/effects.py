@@ -21,14 +21,17 @@ JITTER_PROBES = 200
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of the one-way delay quantiles that a check stores."""
 MANAGED_MS = 10.0
-"""Maximum delay that fq_codel or cake may add to packets of other flows, ms, without the frames being sent."""
+"""Maximum delay that fq_codel or cake may add to packets of other flows, ms.
+
+The jitter, and the time to transmit `_FRAMES_LEAVING` frames, are allowed in addition.
+"""
 _SIGMAS = 4.0
 _SKEW = 3
-"""Additional tolerance above the mean, packets, because the distribution of small counts is skewed."""
+"""Additional tolerance of a number of lost packets, because the distribution of small counts is skewed."""
 _KOLMOGOROV = 2.2
-"""Limit of the Kolmogorov-Smirnov distance times the root of the sample size.
+"""Limit of the product of the Kolmogorov-Smirnov distance and the square root of the sample size.
 
-About one sample in ten thousand exceeds it by chance.
+About one sample in ten thousand exceeds the limit by chance.
 """
 _FEW_BURSTS = 5
 _FRAMES_LEAVING = 3
@@ -83,7 +86,7 @@ class Probing(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """Measured effects of a link; None if its profile lacks the effect or it was not measured."""
+    """Measured effects of a link; a value is None if the profile lacks its effect or the check did not measure it."""
 
     loss_probes: int | None = None
     """Number of small packets sent up; the far end echoed those that arrived."""

@@ -1,4 +1,4 @@
-"""The errors of this package, in a module of its own so that every module can import it."""
+"""The exceptions of the package `testbed`, in a separate module so that every other module can import them."""
 
 from crosslayer.errors import CrosslayerError
 

@@ -16,7 +16,10 @@ from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 
 PROBES = 5
-"""Number of packets per check that a fault must block; the check sends as many that it must not block."""
+"""Number of packets that a check sends to test that a fault blocks them.
+
+The check sends as many similar packets to test that the fault does not block those.
+"""
 _RING_FRAMES = 512
 _WAIT_S = 0.1
 _LATER_NS = 3_600_000_000_000

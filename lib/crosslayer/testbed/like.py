@@ -1,4 +1,4 @@
-"""A resolver behind the link whose RTT and answer times are those of a measured resolver."""
+"""A resolver behind the emulated link, with the RTT and the answer times of a measured resolver."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class MeasuredTimes:
         return random.Random(seed).choice(self.rtts_ms)
 
     def check_link(self, link: str, rtt_ms: float) -> None:
-        """Raise `LinkError` if the link's RTT exceeds the resolver's smallest RTT: the path to it includes the link."""
+        """Raise `LinkError` if the link's RTT exceeds the resolver's smallest RTT.
+
+        The path to the resolver includes the link, so the resolver's RTT cannot be smaller than the link's.
+        """
         nearest_ms = min(self.rtts_ms)
         if nearest_ms < rtt_ms:
             raise LinkError(
@@ -53,8 +56,8 @@ class MeasuredTimes:
 class LikeResolver:
     """A running resolver at the far end of the link, with the times of a measured resolver.
 
-    It is a context manager that removes it. For each query, the time of its answer is drawn from the measured times.
-    `set_rtt` sets the RTT.
+    As a context manager, it removes the resolver at the end of the block. For each query, the time of the answer is
+    drawn from the measured times. `set_rtt` sets the RTT.
 
     Parameters
     ----------
@@ -122,7 +125,7 @@ class LikeResolver:
     def set_rtt(self, rtt_ms: float, link_rtt_ms: float) -> None:
         """Set the RTT between client and resolver, ms.
 
-        The resolver's veth pair delays packets by the difference from the link's RTT. `TestbedError` if it cannot.
+        netem on the resolver's veth pair adds the difference from the link's RTT. `TestbedError` if that fails.
         """
         half_us = max(0.0, rtt_ms - link_rtt_ms) * 500
         for namespace, device in ((network.LINK, f"to-{self._host}"), (self._host, "eth0")):

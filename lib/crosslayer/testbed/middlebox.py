@@ -47,7 +47,10 @@ _HELLO_MOST_BYTES = 1 << 14
 
 @dataclass(slots=True)
 class Segment:
-    """An IP packet with UDP or TCP, or an IPv6 packet with another payload, whose ports are 0."""
+    """A UDP or TCP packet over IPv4 or IPv6, or an IPv6 packet with another payload.
+
+    For another payload, both ports are 0.
+    """
 
     frame: bytes
     to_server: bool
@@ -78,7 +81,7 @@ class Segment:
 
 
 def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
-    """Parse a frame; None unless it carries IPv6, or unfragmented UDP or TCP over IPv4 without options."""
+    """Parse a frame with IPv6, or with unfragmented UDP or TCP over IPv4 without options; None for any other frame."""
     if len(frame) < _ETHERNET_BYTES + _IP_BYTES + 8:
         return None
     if frame[12:14] == _ETHERTYPE_IPV4 and frame[14] == 0x45:
@@ -164,7 +167,7 @@ class BlockRule:
     def matches(self, segment: Segment, since_begin_ns: int) -> bool:
         """Whether the rule applies to a packet; if it does, `matched` is increased.
 
-        `since_begin_ns` is the time from the command `begin`'s time to the packet's arrival, ns.
+        `since_begin_ns` is the time between the start that the command `begin` sets and the packet's arrival, ns.
         """
         if since_begin_ns < self.values["after_ns"]:
             return False
@@ -200,7 +203,7 @@ class BlockRule:
         return kind == _QUIC_INITIAL and len(segment.payload) >= self.values["least_bytes"]
 
     def _has_ech(self, segment: Segment) -> bool:
-        """Whether a segment completes a ClientHello with ECH, or belongs to a connection that has sent one."""
+        """Whether a segment completes a ClientHello with ECH and the rule's name, or follows one on its connection."""
         flow = segment.flow
         if segment.flags & _SYN:
             self._blocked.discard(flow)

@@ -1,7 +1,8 @@
 """Private namespaces for every measurement, entered by re-executing the command.
 
-They are user, network, mount and PID namespaces. They need no root, and no packet leaves them. When the process ends
-for any reason, the kernel removes every namespace, interface and child process.
+They are user, network, mount and PID namespaces, which need no root. No packet leaves the network namespaces; `enter`
+without `own_network` creates none. When the process ends for any reason, the kernel removes every namespace, interface
+and child process.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _FILES = 1024
 """Number of files that a process must be able to open: Chromium and the server each open a few hundred."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 Socket = tuple[str, int]
-"""`tcp` or `udp`, and a port."""
+"""Transport protocol of a socket, `tcp` or `udp`, and its local port."""
 
 _TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -19,7 +19,10 @@ from crosslayer.testbed.errors import TestbedError
 
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _PORTS = (0x4000, 0x8000)
-"""First port of each half of the client's port range: new connections use one half until its mappings expire."""
+"""First port of each half of the client's port range.
+
+New connections use one half until the mappings expire, then the other half.
+"""
 _HALF = 0x4000
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 """Handles of the queueing discipline `clsact` to which filters for arriving and for departing packets are attached."""

@@ -289,7 +289,10 @@ def _ipv6_addresses(ip: IPRoute, device: int) -> set[str]:
 
 
 def carrier_changes() -> int:
-    """Number of carrier changes so far, counted by the kernel at both ends of each veth pair."""
+    """Number of carrier changes so far of all devices in the namespaces of client, link and server.
+
+    The kernel counts them.
+    """
     changes = 0
     for name in (CLIENT, LINK, SERVER):
         with NetNS(name) as inside:
@@ -298,10 +301,10 @@ def carrier_changes() -> int:
 
 
 def wait_for_carrier(names: Iterable[str]) -> None:
-    """Wait until every device of these namespaces that is set up is operational.
+    """Wait until every device of these namespaces that is administratively up is operational.
 
     The kernel enables a device's queue and a bridge's port only when its deferred work has noticed the carrier (RFC
-    2863, `ifOperStatus`). That takes up to a second after the device was set up. Packets sent before are lost. The
+    2863, `ifOperStatus`). That takes up to a second after the device was set to up. Packets sent before are lost. The
     function returns at a multiple of 0.1 s of the clock. So in virtual time the number of polls does not change the
     time of return.
 

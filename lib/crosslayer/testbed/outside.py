@@ -39,7 +39,7 @@ def private() -> bool:
 def inside(address: str) -> bool:
     """Whether packets to an address stay in this machine.
 
-    They do if it is a loopback address or the machine's own, or if the calling thread is in private namespaces.
+    They do if the address is a loopback address or the machine's own, or if `private` returns True.
     """
     address = canonical(address)
     return ipaddress.ip_address(address).is_loopback or private() or _is_own(address)
@@ -121,9 +121,9 @@ def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.so
 
 
 def check_names(names: Iterable[str], program: str) -> None:
-    """Raise `OutsideError` if a program would look up names and send packets to addresses that are not known before.
+    """Raise `OutsideError` if a program would look up names and send packets to addresses that are unknown before.
 
-    This is allowed in private namespaces, for `localhost`, and after `allow_any_name`.
+    Such lookups are allowed if `private` returns True, for `localhost`, and after `allow_any_name`.
     """
     if not private() and _ANY_NAME not in _allowed and (unknown := sorted(set(names) - {"localhost"})):
         raise OutsideError(
@@ -134,7 +134,10 @@ def check_names(names: Iterable[str], program: str) -> None:
 
 
 def check_private(program: str) -> None:
-    """Raise `OutsideError` for a program that sends packets of its own accord, unless in private namespaces."""
+    """Raise `OutsideError` if `private` returns False.
+
+    Called before the start of a program that sends packets of its own accord.
+    """
     if not private():
         raise OutsideError(
             "sends packets of its own accord, to addresses that are not known before",

@@ -136,7 +136,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
-    """Text of a root zone with one A record per name; all other names do not exist.
+    """Text of a root zone with one A record per name; only the zone's own name server exists besides these names.
 
     With `https_records`, one HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
     """
@@ -174,7 +174,7 @@ class Server(Process):
     name = "the server"
     fault = ServerError
     spawn: Spawn
-    """Starts a program where the server runs."""
+    """Function that starts a program in the server's namespace or guest."""
     address: str
     """IPv4 address at which the server answers DoUDP, DoQ and DoH3."""
     addresses: dict[str, str]
@@ -293,7 +293,10 @@ class Server(Process):
         return server
 
     def restarted(self) -> Self:
-        """Kill the server and start another with the same keys and files; earlier tickets and tokens become invalid."""
+        """Kill the server and start another with the same certificate and files.
+
+        The new server refuses tickets and tokens of the killed one.
+        """
         self.kill()
         folder = self.events_file.parent
         return self.launch(self.spawn, folder, self.certificates, self.addresses, self.pages_dir, self.address)
@@ -359,8 +362,8 @@ class Server(Process):
     def set_early_data(self, mode: str) -> None:
         """Set how new connections handle early data: `on`, `off` or `late`.
 
-        `on`: requests in early data are answered on arrival. `off`: early data is refused, and tickets do not offer it.
-        `late`: early data is accepted, and its requests are answered after the handshake.
+        `on`: requests in early data are answered on arrival if a replay is harmless. `off`: early data is refused, and
+        tickets do not offer it. `late`: early data is accepted, and its requests are answered after the handshake.
         """
         self.command("early-data", mode=mode)
 

@@ -21,7 +21,7 @@ from crosslayer.decode import FieldError, checked, read_toml
 from crosslayer.testbed.errors import OutsideError
 
 FILE = "stop_list.toml"
-"""Name of the list, in this package and in the user's folder."""
+"""File name of a stop list, in this package and in the user's folder."""
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -86,7 +86,7 @@ class StopList:
 
 
 def user_file() -> Path:
-    """The user's own list; it may be missing."""
+    """Path of the user's own stop list; the file may be missing."""
     return resources.user_folder("config") / FILE
 
 

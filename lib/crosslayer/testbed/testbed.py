@@ -75,7 +75,7 @@ class Testbed:
     def close(self) -> None:
         """Remove the link and the namespaces; a testbed may be opened again afterwards.
 
-        The kernel removes processes that still run in the namespaces when this process ends.
+        Processes that still run in the namespaces stay until this process ends; then the kernel kills them.
         """
         if self._delay_meter is not None:
             self._delay_meter.close()
@@ -145,7 +145,10 @@ class Testbed:
         self._trace_offset_ms = offset_ms
 
     def rewind(self) -> None:
-        """Restart the link's trace at its position, and the delays of the path's faults (`PathFault.after_s`)."""
+        """Restart the link's trace and the delays of the path's faults (`PathFault.after_s`).
+
+        The trace restarts from the position that `begin_trace_at` sets.
+        """
         if self.profile is not None and self.profile.trace is not None and self._replay is not None:
             self._replay.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
         if self.profile is not None and self.profile.faults:
@@ -227,9 +230,9 @@ class Testbed:
     def measuring_delay(self) -> Iterator[list[ExtraDelay]]:
         """Measure the additional delay of the link during the block; the yielded list is filled at its end.
 
-        The list stays empty with netem of the host's kernel, and with cross-traffic, because its packets would be
-        counted too. It also stays empty if netem's rule does not give a packet's departure: without shaping, with
-        jitter, with a separate queue, or with a trace.
+        The list stays empty with netem of the host's kernel, which has no process that must wake up. With cross-traffic
+        it stays empty because packets of the cross-traffic would be counted too. It also stays empty if netem's
+        rule does not give a packet's departure: without shaping, with jitter, with a separate queue, or with a trace.
         """
         delays: list[ExtraDelay] = []
         profile = self.profile

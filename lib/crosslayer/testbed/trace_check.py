@@ -35,7 +35,7 @@ class Pacing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """The trace of the link and its controls."""
+    """Control of the link's trace: the position at which a check starts it, and the function that starts it."""
 
     offset_ms: float
     """Position in the trace from which a check replays it, ms."""

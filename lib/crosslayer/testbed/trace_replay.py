@@ -37,8 +37,9 @@ class Schedule:
     """Departure times of the packets of one direction.
 
     The line of a trace gives the bytes that the path could have delivered until each time. A packet departs when the
-    line has risen by the packet's bytes since its arrival, or since the previous departure. Capacity that no packet
-    used is lost, as with the delivery opportunities of Mahimahi.
+    line has risen by the packet's bytes. The rise counts from the later of two times: the end of the packet's
+    additional delay, and the previous departure. Capacity that no packet used is lost, as with the delivery
+    opportunities of Mahimahi.
 
     Parameters
     ----------
@@ -64,7 +65,10 @@ class Schedule:
         self._leaving.clear()
 
     def leaves_ns(self, came_ns: int, frame_bytes: int) -> int | None:
-        """Departure time of a frame, ns; None if the frame is dropped. Frames must be given in order of arrival."""
+        """Departure time of a frame, ns since the Unix epoch; None if the frame is dropped.
+
+        Frames must be given in order of arrival. `came_ns` is the arrival time, ns since the Unix epoch.
+        """
         if self._epoch is None:
             self._last_departure = max(came_ns, self._last_departure)
             return self._last_departure
@@ -83,7 +87,7 @@ class Schedule:
         return self._last_departure
 
     def deliverable(self, after_ns: int) -> float:
-        """Bytes that the path could have delivered until a time after the start of the trace."""
+        """Bytes that the path could have delivered in the first `after_ns` after the start of the trace."""
         assert self._line is not None
         at, amounts = self._line["at_ns"], self._line["bytes"]
         turns, rest = divmod(after_ns, at[-1])

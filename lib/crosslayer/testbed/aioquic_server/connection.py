@@ -159,7 +159,7 @@ class ServerConnection(QuicConnection):
 
     @property
     def key_share(self) -> str:
-        """Group of the key exchange, by its name in Go; empty before the group is chosen."""
+        """Group of the key exchange, as Go's crypto/tls names it, e.g. CurveP256; empty before the group is chosen."""
         if self.tls._x25519_private_key is not None:
             return "X25519"
         curves = {key.curve.name for key in self.tls._ec_private_keys}

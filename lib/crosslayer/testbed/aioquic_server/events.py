@@ -1,4 +1,7 @@
-"""Log of the server's events, in the first server's format: one JSON object per line."""
+"""Log of the server's events: one JSON object per line.
+
+The format is that of the testbed's first server (`testbed.server`).
+"""
 
 from __future__ import annotations
 

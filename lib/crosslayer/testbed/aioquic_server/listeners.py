@@ -61,7 +61,7 @@ class ServerState:
 def configuration(certificate: str, key: str, alpn: str, idle_timeout_s: float) -> QuicConfiguration:
     """QUIC configuration of a listener: aioquic's defaults, with two cipher suites.
 
-    The first suite is the preferred one of the testbed's first server; all clients support it.
+    All clients support the first suite. The testbed's first server (`testbed.server`) prefers it too.
     """
     made = QuicConfiguration(
         is_client=False,
@@ -79,7 +79,7 @@ class ClientProtocol(QuicConnectionProtocol):
     listener: ClassVar[str]
     """Name of the listener in events."""
     no_error: ClassVar[int]
-    """Error code that closes a connection without an error."""
+    """Application error code of a connection that is closed without an error, e.g. H3_NO_ERROR."""
     _quic: ServerConnection
 
     def __init__(self, quic: ServerConnection, shared: ServerState, local: str, remote: str) -> None:
@@ -133,7 +133,7 @@ class ClientProtocol(QuicConnectionProtocol):
         return not self._quic.handshake_complete or stream in self._quic.early_streams
 
     def report_query(self, listener: str, arrival: int, stream: int, answer: Any) -> None:
-        """Write a query and its answer to the event log."""
+        """Write the event of a query, with the response code of its answer."""
         self._shared.events.write(
             "query",
             listener,
@@ -225,7 +225,7 @@ class Http3Protocol(ClientProtocol):
         self._requests: dict[int, _Request] = {}
 
     def take(self, event: QuicEvent) -> None:
-        """Send SETTINGS as soon as the client's limits are known, and answer each request when it has ended."""
+        """Send SETTINGS once the application protocol is negotiated, and answer each request once it is complete."""
         if isinstance(event, ProtocolNegotiated):
             self._http = H3Connection(self._quic)
             return

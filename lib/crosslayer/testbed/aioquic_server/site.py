@@ -1,6 +1,6 @@
 """HTTP responses of the built pages, in memory, by host name and path.
 
-They are read from the manifests that the testbed's first server reads too.
+The responses are read from the manifests of the pages. The testbed's first server (`testbed.server`) reads them too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ Site = dict[str, dict[str, SiteResponse]]
 
 
 def load_site(folder: Path) -> Site:
-    """Read every built page below a folder; `TestbedError` names a file that cannot be read."""
+    """Read every built page below a folder.
+
+    `TestbedError` names a manifest that cannot be read, or a file whose size differs from the manifest.
+    """
     site: Site = {}
     manifests = sorted(folder.glob("*/manifest.json"))
     if not manifests:
