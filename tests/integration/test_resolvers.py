@@ -138,7 +138,7 @@ def test_the_true_order_and_times_are_measured(crosslayer: Run, virtual_clock: l
             assert line["reasons"] == {}
         groups = [lines[name, transport]["group"] for name in RTT_MS]
         assert groups == sorted(set(groups)), transport
-    assert whole["advice"].startswith("Take encrypted near 198.18.1.53 DoQ; unencrypted near 198.18.1.53 DoUDP:")
+    assert whole["advice"].endswith("Encrypted: near 198.18.1.53 DoQ. Unencrypted: near 198.18.1.53 DoUDP.")
     # The budget is kept: every query is counted, and each operator gets at most one query per second.
     times = defaultdict(list)
     for row in truth:
@@ -170,7 +170,7 @@ def test_by_default_five_resolvers_take_two_minutes_and_300_queries(
     assert max(asked) - min(asked) < 120
     assert len(lines) == 25
     assert whole["flags"] == []
-    assert whole["advice"].startswith("Take encrypted any of near 198.18.1.53 D")
+    assert "Encrypted: near 198.18.1.53 D" in whole["advice"]
     text = report.read_text(encoding="utf-8")
     assert text.count("<svg") == 1
     assert whole["advice"].replace("'", "&#39;") in text

@@ -156,7 +156,7 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_an_unwritable_folder_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(CampaignError, match=r"cannot be written.*--out"):
+    with pytest.raises(CampaignError, match=r"cannot be written.*another folder"):
         Store(tmp_path / "file" / "folder", PLAN)
 
 

@@ -94,7 +94,8 @@ class Store:
                 raise CampaignError(
                     f"the output folder cannot be written ({error.strerror})",
                     where=str(folder),
-                    next_step="Choose another with --out.",
+                    next_step="Choose another folder. In virtual time, `crosslayer box` and `crosslayer link` need "
+                    "--writable FOLDER.",
                 ) from error
             except sqlite3.Error as error:
                 raise self._failure(error) from error

@@ -31,8 +31,9 @@ ByRound = dict[tuple[str, int], float]
 MARGIN_MS = 1.0
 """Least difference that counts, ms: the whole 95 % interval of a paired difference must exceed it."""
 LEGEND = (
-    "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
-    f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt. Some flags take a target out of the groups."
+    "Medians of the rounds [95 % interval]. A target begins a new group if its first query takes longer than that of "
+    f"the current group's first target, by more than {MARGIN_MS:g} ms (whole 95 % interval). Targets with certain "
+    "flags have no group."
 )
 TIMES = {
     "first_ms": "first query",
@@ -393,26 +394,23 @@ def _groups(order: Sequence[int], first: dict[int, ByRound]) -> dict[int, int]:
 
 
 def _advice(plan: ComparePlan, order: Sequence[int], first: dict[int, ByRound], numbers: dict[int, int]) -> str:
-    """One sentence: which targets to use at these vantage points, and under which condition."""
+    """Which targets are the fastest at these vantage points, and under which condition."""
     if not order:
         return "No resolver answered, so there is no advice."
     if not numbers:
-        return (
-            f"There is no advice under {MIN_ROUNDS} successful rounds of a target without a flag: give --rounds "
-            f"{MIN_ROUNDS} or more."
-        )
+        return f"Advice needs {MIN_ROUNDS} successful rounds of a target without a flag: --rounds {MIN_ROUNDS} or more."
     ranked = [number for number in order if number in numbers]
     encrypted = [number for number in ranked if plan.targets[number].protocol.transport.encrypted]
     plain = [number for number in ranked if number not in encrypted]
-    takes = [
-        f"{kind} {_best(plan, some, first)}"
-        for kind, some in (("encrypted", encrypted), ("unencrypted", plain))
+    fastest = [
+        f"{kind}: {_best(plan, some, first)}."
+        for kind, some in (("Encrypted", encrypted), ("Unencrypted", plain))
         if some
     ]
     here = "here" if len(plan.vantages) == 1 else f"these {len(plan.vantages)} vantage points"
     return (
-        f"Take {'; '.join(takes)}: their first queries are the fastest from {here} and now, on a new connection and "
-        f"for a name in the resolver's cache ('{plan.name}')."
+        f"Fastest from {here} at this time, for the first query on a new connection and a name in the resolver's cache "
+        f"('{plan.name}'). {' '.join(fastest)}"
     )
 
 
@@ -429,8 +427,8 @@ def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -
     )
     most = max(math.ceil(10 * most) / 10, 0.1)
     if most <= _SIMILAR_MS:
-        return f"any of {', '.join(labels)} (they differ by {most:.1f} ms at most)"
-    return f"{labels[0]} (lowest median; these may be as fast, or up to {most:.1f} ms slower: {', '.join(labels[1:])})"
+        return f"{', '.join(labels[:-1])} or {labels[-1]} (difference: at most {most:.1f} ms)"
+    return f"{labels[0]} (lowest median; equally fast or up to {most:.1f} ms slower: {', '.join(labels[1:])})"
 
 
 _SIMILAR_MS = 5 * MARGIN_MS

@@ -152,7 +152,7 @@ def budget_text(
         limits += f" {len(plan.vantages)} vantage points share them."
     idle_s = sum(plan.idle_s) * max(_visits_of_an_operator(plan).values(), default=0)
     minutes = max(minutes, idle_s / 60)
-    time = f"It takes at least {minutes:.1f} minutes."
+    time = f"It takes at least {minutes:.1f} minutes." if minutes >= 1 else f"It takes at least {60 * minutes:.0f} s."
     if plan.every_s:
         days = 86_400 / plan.every_s
         most = math.ceil(most * min(1.0, days / plan.rounds))

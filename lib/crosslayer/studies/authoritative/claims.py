@@ -285,7 +285,7 @@ CHECKS = by_id(
     ),
     claim(
         "B069",
-        "Connections of DoT were often lost and made anew",
+        "DoT connections were often lost and opened again",
         renewed("DoT"),
         Bound(above=OFTEN_PERCENT, unit="%"),
         remark=f"Often is taken as at least {OFTEN_PERCENT:g} % of the queries.",

@@ -125,13 +125,13 @@ CAUSES: dict[Cause | str, str] = {overlap(link): _HEIGHTS[_TCP, link] for link i
 CHECKS = by_id(
     claim(
         "CERT1",
-        "Over QUIC the step is within one datagram of three times the bytes that the server received",
+        "Over QUIC a further round-trip begins within one datagram of three times the bytes that the server received",
         step_distance(_QUIC),
         within_a_datagram,
     ),
     claim(
         "CERT2",
-        "Over TCP it is within one segment of an initial window of ten",
+        "Over TCP a further round-trip begins within one segment of an initial window of ten",
         step_distance(_TCP),
         within_a_datagram,
     ),

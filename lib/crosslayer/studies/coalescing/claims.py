@@ -514,7 +514,7 @@ def fig_8() -> list[Check]:
     return [
         claim(
             identifier,
-            f"{combination} costs {page} on {link} so much over the baseline",
+            f"PLT increase over the baseline, percent: {combination}, {page} on {link}",
             increase(combination, page).on(link),
             in_percent,
         )
@@ -699,14 +699,14 @@ CHECKS = by_id(
     # Abstract
     claim(
         "T001",
-        "On fixed lines DoH + H3 1-RTT costs more than 30 % at the worst",
+        "On fixed lines DoH + H3 1-RTT increases the PLT by more than 30 % in the worst case",
         maximum(cells(increase, DOH, links=FIXED)),
         Bound(above=30, unit="%"),
         plain=worst_case(30, FIXED),
     ),
     claim(
         "T002",
-        "On mobile links DoH + H3 1-RTT costs more than 50 % at the worst",
+        "On mobile links DoH + H3 1-RTT increases the PLT by more than 50 % in the worst case",
         maximum(cells(increase, DOH, links=MOBILE)),
         Bound(above=50, unit="%"),
         plain=worst_case(50, MOBILE),
@@ -834,13 +834,13 @@ CHECKS = by_id(
     claim("T102", "On DSL a DoQ query takes 1.42 RTT at the most", QUERY.on("dsl").at(1), trips(1)),
     claim(
         "T103",
-        "On all other links a DoQ query takes 1.0 RTT or more",
+        "On all links except DSL a DoQ query takes 1.0 RTT or more",
         minimum(over_links(QUERY, FAST)),
         rtts(above=1.0),
     ),
     claim(
         "T104",
-        "On all other links a DoQ query takes 1.05 RTT or less",
+        "On all links except DSL a DoQ query takes 1.05 RTT or less",
         maximum(over_links(QUERY, FAST)),
         rtts(below=1.05),
     ),
@@ -910,17 +910,22 @@ CHECKS = by_id(
     ),
     claim(
         "T127",
-        "DoQ costs example.org more on DSL than on 4G medium, and more there than on 4G",
+        "DoQ costs example.org more on DSL than on 4G medium, and more on 4G medium than on 4G",
         descending({link: increase(DOQ, EXAMPLE).on(link) for link in ("dsl", "4g-medium", "4g")}),
         ordering("points"),
     ),
     claim("T128", "DoH costs instagram.com 5.84 % on DSL", increase(DOH, INSTAGRAM).on("dsl"), in_percent),
     claim("T129", "DoH costs instagram.com 6.03 % on fiber", increase(DOH, INSTAGRAM).on("fiber"), in_percent),
     claim("T130", "60 % of the PLTs of example.org on fiber are in a first mode", _FIRST_MODE, percent_of_loads),
-    claim("T131", "40 % of them are in a second, higher one", 100 - _FIRST_MODE, percent_of_loads),
+    claim(
+        "T131",
+        "40 % of the PLTs of example.org on fiber are in a second, higher mode",
+        100 - _FIRST_MODE,
+        percent_of_loads,
+    ),
     claim(
         "T132",
-        "The split appears first in domInteractive",
+        "The two modes of example.org on fiber appear first in domInteractive",
         {
             "two modes in domInteractive": median("H3 1-RTT DOM interactive", EXAMPLE).on("fiber").by(modes) - 1.5,
             "one mode in responseEnd": 1.5 - median("H3 1-RTT response end", EXAMPLE).on("fiber").by(modes),
@@ -975,19 +980,19 @@ CHECKS = by_id(
     points_between("T146", DOH, DOQ, INSTAGRAM, "4g"),
     claim(
         "T147",
-        "Except on DSL what DoQ saves over DoH rises with the RTT",
+        "Except on DSL the saving of DoQ over DoH grows with the RTT",
         descending({link: SAVED_EXCHANGE_MS.on(link) for link in reversed(FAST)}),
         ordering("ms", "rises from link to link (DSL left out), each 95 % interval excludes 0"),
     ),
     claim(
         "T148",
-        "What 0-RTT saves does not scale with the RTT",
+        "The saving by 0-RTT does not grow with the RTT",
         saving_per_rtt,
         Number(tolerance=IN_RTTS, unit="ms per ms of RTT").to(0.0),
     ),
     claim(
         "T149",
-        "With the delay what 0-RTT saves falls and what DoQ saves over DoH rises",
+        "With a larger delay 0-RTT saves less, and DoQ saves more compared with DoH",
         {
             "0-RTT saving, fixed line over mobile": mean(over_links(over_pages(DOQ, COALESCING), FIXED))
             - mean(over_links(over_pages(DOQ, COALESCING), MOBILE)),
@@ -1009,7 +1014,7 @@ CHECKS = by_id(
     in_ms("T159", BASELINE, WIKIPEDIA, "fiber", 0.75),
     claim(
         "T160",
-        "P25 to P75 of the baseline are 26.6 ms there",
+        "On fiber P75 minus P25 of the PLT of wikipedia.org is 26.6 ms with the baseline",
         plt(BASELINE, WIKIPEDIA).on("fiber").spread(0.25, 0.75),
         absolute_ms,
     ),
@@ -1017,7 +1022,7 @@ CHECKS = by_id(
     in_ms("T162", COALESCING, WIKIPEDIA, "fiber", 0.75),
     claim(
         "T163",
-        "P25 to P75 of coalescing are 24.9 ms there",
+        "On fiber P75 minus P25 of the PLT of wikipedia.org is 24.9 ms with coalescing",
         plt(COALESCING, WIKIPEDIA).on("fiber").spread(0.25, 0.75),
         absolute_ms,
     ),
@@ -1103,15 +1108,30 @@ CHECKS = by_id(
         Derived(lambda *xs: np.sum(np.array(xs) <= MATCHES_PERCENT, axis=0), tuple(cells(increase, COALESCING))),
         counted("cells", Sign()),
     ),
-    claim("T196", "Coalescing costs 7.3 % over the cells", median_of(cells(increase, COALESCING)), in_percent),
-    claim("T197", "DoQ + H3 1-RTT costs 10.8 % over the cells", median_of(cells(increase, DOQ)), in_percent),
-    claim("T198", "DoH + H3 1-RTT costs 14.7 % over the cells", median_of(cells(increase, DOH)), in_percent),
-    claim("T199", "Coalescing costs 26.0 % at the worst", worst(COALESCING), in_percent),
-    claim("T200", "DoQ + H3 1-RTT costs 31.9 % at the worst", worst(DOQ), in_percent),
-    claim("T201", "DoH + H3 1-RTT costs 53.7 % at the worst", worst(DOH), in_percent),
+    claim(
+        "T196",
+        "The median PLT increase of coalescing over all links and pages is 7.3 %",
+        median_of(cells(increase, COALESCING)),
+        in_percent,
+    ),
+    claim(
+        "T197",
+        "The median PLT increase of DoQ + H3 1-RTT over all links and pages is 10.8 %",
+        median_of(cells(increase, DOQ)),
+        in_percent,
+    ),
+    claim(
+        "T198",
+        "The median PLT increase of DoH + H3 1-RTT over all links and pages is 14.7 %",
+        median_of(cells(increase, DOH)),
+        in_percent,
+    ),
+    claim("T199", "The largest PLT increase of coalescing is 26.0 %", worst(COALESCING), in_percent),
+    claim("T200", "The largest PLT increase of DoQ + H3 1-RTT is 31.9 %", worst(DOQ), in_percent),
+    claim("T201", "The largest PLT increase of DoH + H3 1-RTT is 53.7 %", worst(DOH), in_percent),
     claim(
         "T202",
-        "At the worst DoH and DoQ differ more than DoQ and coalescing",
+        "In the worst case DoH and DoQ differ more than DoQ and coalescing",
         {"DoH - DoQ over DoQ - coalescing": (worst(DOH) - worst(DOQ)) - (worst(DOQ) - worst(COALESCING))},
         ordering("points"),
     ),
@@ -1129,7 +1149,7 @@ CHECKS = by_id(
     ),
     claim(
         "T206",
-        "What 0-RTT saves of the connect duration, in RTTs, is least on 4G",
+        "The part of the connect duration that 0-RTT saves, in RTTs, is smallest on 4G",
         {f"{link} over 4G": SAVED_CONNECT.on(link) - SAVED_CONNECT.on("4g") for link in LINKS if link != "4g"},
         ordering("RTT"),
     ),
@@ -1164,7 +1184,7 @@ CHECKS = by_id(
     claim("T213", "On fiber PLTs of example.org come in two steps", _MODES, counted("modes")),
     claim(
         "T214",
-        "What DoQ and 0-RTT save together falls with the complexity of the page",
+        "The joint saving of DoQ and 0-RTT falls with the complexity of the page",
         by_page(lambda page: mean(over_links(reduction(page)))),
         ordering(
             "", "saving of coalescing over DoH, mean over the links, falls with complexity; 95 % intervals exclude 0"
@@ -1172,13 +1192,13 @@ CHECKS = by_id(
     ),
     claim(
         "T215",
-        "On fiber coalescing saves more than DoQ over DoH",
+        "On fiber coalescing saves more than DoQ saves over DoH",
         {page: median({DOQ: 2.0, COALESCING: -1.0, DOH: -1.0}, page).on("fiber") for page in (WIKIPEDIA, INSTAGRAM)},
         ordering("ms"),
     ),
     claim(
         "T216",
-        "On 4G DoQ over DoH saves more than coalescing",
+        "On 4G DoQ saves more over DoH than coalescing does",
         {page: median({DOQ: -2.0, COALESCING: 1.0, DOH: 1.0}, page).on("4g") for page in (WIKIPEDIA, INSTAGRAM)},
         ordering("ms"),
     ),
@@ -1191,13 +1211,13 @@ CHECKS = by_id(
     ),
     claim(
         "T219",
-        "What DNS costs the PLT falls with the complexity of the page",
+        "The share of DNS in the PLT falls with the complexity of the page",
         by_page(lambda page: mean(over_links(increase(DOH, page)))),
         ordering("points", "DoH over DoUDP, mean over the links, falls with complexity; 95 % intervals exclude 0"),
     ),
     claim(
         "T220",
-        "What coalescing saves falls with the complexity of the page",
+        "The saving by coalescing falls with the complexity of the page",
         by_page(lambda page: mean(over_links(points(DOQ, COALESCING, page)))),
         ordering("points", "saving of 0-RTT, mean over the links, falls with complexity; 95 % intervals exclude 0"),
     ),

@@ -57,7 +57,7 @@ CLAIMS = Claims(
         ),
         claim(
             "GATEWAY2",
-            "On fiber and 4G it saves one round-trip compared with two connections of the same gateway",
+            "On fiber and 4G one connection saves one round-trip compared with two connections of the same gateway",
             within(in_cells(TWO, ONE, "fiber", "4g"), 1.0, IN_RTTS.at_least),
             Ordering(unit="RTT", criterion=f"95 % interval of each difference within {IN_RTTS.at_least} RTT of one"),
         ),

@@ -51,13 +51,13 @@ CLAIMS = Claims(
         ),
         claim(
             "KEYSHARE2",
-            "On DSL, whose uplink is slow, it costs more than a quarter of a round-trip",
+            "On DSL, whose uplink is slow, the post-quantum key share costs more than a quarter of a round-trip",
             minimum(of_all(("dsl",))),
             Bound(above=0.25, unit="RTT"),
         ),
         claim(
             "KEYSHARE3",
-            "It costs most on DSL, in ms, over both transports",
+            "The post-quantum key share costs most on DSL, in ms, over both transports",
             {
                 f"{protocol}, DSL over {link}": cost(protocol, "dsl") - cost(protocol, link)
                 for protocol, link in product(_PROTOCOLS, _FAST)

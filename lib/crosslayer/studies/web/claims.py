@@ -339,7 +339,7 @@ CHECKS = by_id(
     ),
     claim(
         "I109",
-        "DoT and DoH delay it by more than 20 % at this fraction",
+        "At the same fraction (40 %) DoT and DoH delay the FCP by more than 20 %",
         minimum(over_cells(f"{protocol} FCP increase", 0.4) for protocol in ("DoT", "DoH")),
         Bound(above=20.0, unit="%"),
     ),
@@ -417,12 +417,12 @@ CHECKS = by_id(
     claim("I123", "On its simple pages DoQ loads up to 10 % faster than DoH", _GAIN_ON_SIMPLE, up_to),
     claim(
         "I124",
-        "They have one lookup",
+        "The pages that DoQ loads up to 10 % faster than DoH have one lookup",
         CustomMeasure(lambda o: median("lookups", *simple(o))(o)),
         Number(tolerance=EXACT, unit="lookups"),
     ),
-    claim("I125", "What DoQ gains over DoH is least in Europe", gain_over_nearest, in_points),
-    claim("I126", "What DoQ gains over DoH falls with the number of lookups", by_complexity(faster), in_points),
+    claim("I125", "The advantage of DoQ over DoH is smallest in Europe", gain_over_nearest, in_points),
+    claim("I126", "The advantage of DoQ over DoH falls with the number of lookups", by_complexity(faster), in_points),
     claim(
         "I127",
         "From Asia DoQ loads linkedin.com more than 10 % faster than DoH in half of the cases",
@@ -449,7 +449,7 @@ CHECKS = by_id(
     ),
     claim("I130", "On its complex pages DoQ loads about 2 % slower than DoUDP", _SLOWDOWN_ON_COMPLEX, in_percent),
     claim("I135", "Simple pages are the worst cases of DoH", by_complexity(partial(slowdown, "DoH")), in_points),
-    claim("I136", "What DoQ gains over DoH rises with the distance", gain_by_distance, in_points),
+    claim("I136", "The advantage of DoQ over DoH rises with the distance", gain_by_distance, in_points),
     claim(
         "I137",
         "DoUDP is slower than DoQ more often in Europe and with more lookups",
@@ -461,7 +461,7 @@ CHECKS = by_id(
     ),
     claim(
         "I138",
-        "How much slower DoQ loads than DoUDP falls with the number of lookups",
+        "The disadvantage of DoQ against DoUDP falls with the number of lookups",
         by_complexity(partial(slowdown, "DoQ")),
         in_points,
     ),
