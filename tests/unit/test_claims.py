@@ -723,7 +723,7 @@ def test_the_headlines_have_a_verdict_in_plain_text(verdicts: pl.DataFrame) -> N
     assert plain["T001"].startswith("Holds for the worst link and page")
     assert plain["T002"].startswith("Holds for the worst link and page")
     for claim in ("T003", "T004"):
-        assert plain[claim].startswith("Does not follow from the paper's own Fig. 8")
+        assert plain[claim].startswith("Contradicts the paper's own Fig. 8")
     assert verdicts.filter(pl.col("plain") != "").height == 4
 
 

@@ -228,7 +228,7 @@ def test_what_a_reused_connection_pays_back_is_judged_in_bytes(verdicts: pl.Data
     row = verdicts.row(by_predicate=pl.col("claim_id") == "I133", named=True)
     assert (row["verdict"], row["unit"]) == ("reproduced", "bytes")
     assert row["ours"] == pytest.approx(579 + 804 - 190 - 386, abs=1)
-    assert "from about the 4th query on" in row["note"]  # (3868 - 780) / 807
+    assert "from query 4 on" in row["note"]  # (3868 - 780) / 807
 
 
 def test_medians_over_all_vantage_points_need_all_of_them() -> None:
