@@ -259,7 +259,7 @@ def test_dnsproxy_at_both_ends(virtual_clock: list[str], tmp_path: Path) -> None
     assert not rows.filter(pl.col("protocol").is_in(["DoUDP", "DoT", "DoH", "DoH3", "DoQ"]))["new_connection"].any()
     assert (rows["response_ms"] > 0.95 * NOMINAL_MS["twente-eu"]).all()
     assert campaign.campaign.versions["dnsproxy"]
-    assert "proxy dnsproxy" in campaign.caption
+    assert "proxy = dnsproxy" in campaign.caption
 
 
 def test_a_plan_with_dnsproxy_says_where_to_have_it_from(
