@@ -21,7 +21,7 @@ def differing(drawn: Path, committed: Path = COMMITTED) -> list[str]:
     """
     different = []
     for rows in sorted(drawn.glob("*/*.csv")):
-        for path, read in ((rows, _rows), (rows.with_suffix(".json"), _chart)):
+        for path, read in ((rows, _rows), (rows.with_suffix(".json"), chart)):
             other = committed / path.relative_to(drawn)
             if not other.exists() or read(path) != read(other):
                 different.append(path.relative_to(drawn).as_posix())
@@ -40,10 +40,11 @@ def _value(cell: str) -> float | str:
         return cell
 
 
-def _chart(path: Path) -> dict[str, Any]:
-    chart: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    del chart["usermeta"]
-    return chart
+def chart(path: Path) -> dict[str, Any]:
+    """Vega-Lite specification of a saved figure, without the metadata of its campaign."""
+    spec: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    del spec["usermeta"]
+    return spec
 
 
 if __name__ == "__main__":

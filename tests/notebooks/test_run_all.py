@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import vl_convert
 from papermill.exceptions import PapermillExecutionError
 
 from crosslayer.studies import STUDIES
@@ -21,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 FIGURES = [(study.name, figure.name) for study in STUDIES.values() for figure in study.figures]
 OF_STUDIES = {section.notebook: study for study in STUDIES.values() for section in study.sections}
+CHART = "application/vnd.vegalite.v5+json"
+VEGA_LITE_IN_JUPYTERLAB = "5.21"
 ALL = ("run_all", *OF_STUDIES, "clocks", "server_cost", "cluster")
 
 
@@ -87,6 +91,16 @@ def test_figures_are_those_that_are_committed(whole_run: WholeRun) -> None:
     drawn = {(path.parent.name, path.stem) for path in whole_run.figures.glob("*/*.csv")}
     assert drawn == set(FIGURES)
     assert differing(whole_run.figures) == []
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
+def test_jupyterlab_can_draw_the_figures_of_a_notebook(whole_run: WholeRun, name: str) -> None:
+    """With the rows as CSV, as notebooks store them, and the version of Vega-Lite that JupyterLab has."""
+    outputs = [out for cell in read(whole_run.notebooks / f"{name}.ipynb").cells for out in cell.get("outputs", [])]
+    charts = [out.data[CHART] for out in outputs if CHART in out.get("data", {})]
+    assert len(charts) >= sum(figure.notebook == name for figure in OF_STUDIES[name].figures)
+    for chart in charts:
+        vl_convert.vegalite_to_vega(json.dumps(chart), vl_version=VEGA_LITE_IN_JUPYTERLAB)
 
 
 def shown(notebook: Path) -> list[tuple[str, Any]]:

@@ -19,7 +19,7 @@ import pytest
 import vl_convert
 from fontTools.ttLib import TTFont
 from tests.committed import CAMPAIGNS
-from tests.compare_figures import differing
+from tests.compare_figures import chart, differing
 
 from crosslayer.campaign.dataset import Dataset, paired_campaigns
 from crosslayer.figures import Drawing, clocks, draw, server_cost
@@ -58,14 +58,6 @@ def drawing(study: str, name: str) -> Drawing:
     return drawer(study).draw(figure)
 
 
-@cache
-def chart(study: str, name: str) -> dict[str, Any]:
-    """Vega-Lite specification of a committed figure, without metadata."""
-    spec: dict[str, Any] = json.loads(_committed(study, name).with_suffix(".json").read_text())
-    del spec["usermeta"]
-    return spec
-
-
 def inner(spec: Any) -> Iterator[dict[str, Any]]:
     """Every object of a specification, but for its rows."""
     if isinstance(spec, dict):
@@ -85,10 +77,12 @@ def test_figures_are_those_that_are_committed(study: str, name: str, tmp_path: P
     save(drawing(study, name), tmp_path / study, **about)
     # The note of server-cost names the machine of the benchmark, which the result does not contain.
     assert [file for file in differing(tmp_path) if file != "server-cost/server-cost.json"] == []
+    with_csv = drawing(study, name)._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    vl_convert.vegalite_to_vega(json.dumps(with_csv), vl_version=VEGA_LITE_IN_JUPYTERLAB)
 
 
 def _committed(study: str, name: str) -> Path:
-    return ROOT / "figures" / study / f"{name}.csv"
+    return ROOT / "figures" / study / f"{name}.json"
 
 
 def test_every_committed_figure_is_still_drawn() -> None:
@@ -98,7 +92,7 @@ def test_every_committed_figure_is_still_drawn() -> None:
 
 @pytest.mark.parametrize(("study", "name"), [*FIGURES, SERVER_COST])
 def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, name: str) -> None:
-    spec = chart(study, name)
+    spec = chart(_committed(study, name))
     alt.VConcatChart.validate(spec)
     marks = [part["encoding"] for part in inner(spec) if "mark" in part and "encoding" in part]
     assert any("tooltip" in encoding for encoding in marks)
@@ -194,7 +188,7 @@ def _mark(part: dict[str, Any]) -> str:
 def test_a_series_has_one_colour_one_shape_and_one_dash_in_all_figures() -> None:
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     for study, name in (*FIGURES, SERVER_COST):
-        for part in inner(chart(study, name)):
+        for part in inner(chart(_committed(study, name))):
             for channel in ("color", "shape", "strokeDash"):
                 scale = part.get(channel, {}).get("scale", {}) if isinstance(part.get(channel), dict) else {}
                 if isinstance(scale, dict) and all(isinstance(item, str) for item in scale.get("domain", [1])):
