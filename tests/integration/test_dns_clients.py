@@ -6,8 +6,10 @@ This file is also the program that makes all measurements once inside the namesp
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,11 +84,31 @@ def settled_stats(server: testbed_server.Server) -> dict[str, dict[str, int]]:
     return stats
 
 
+def captures_under_traffic(number: int) -> int:
+    """Open and close captures one after the other while a thread sends datagrams; returns how many were opened."""
+    ended = threading.Event()
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            while not ended.is_set():
+                sender.sendto(bytes(100), (SERVER_ADDRESS, 9))
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        for _ in range(number):
+            Capture().close()
+    finally:
+        ended.set()
+        sending.join()
+    return number
+
+
 def measure(folder: Path) -> dict[str, Any]:
     for command in ("link set lo up", *(f"address add {a}/32 dev lo" for a in (SERVER_ADDRESS, ADDRESS))):
         subprocess.run([namespaces.tool("ip"), *command.split()], check=True)
     question = Question(NAME)
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {"captures under traffic": captures_under_traffic(20)}
     with Capture() as capture:
         with running_server(folder / "plain") as running:
             server = Resolver(SERVER_ADDRESS, NAME, running.ca_file)
@@ -341,6 +363,10 @@ def test_ticket_and_token_are_brought_one_without_the_other(rows: dict[str, Any]
 
 def test_without_a_token_there_is_no_exchange_with_one(rows: dict[str, Any]) -> None:
     assert rows["no token"]["error"] == "no address-validation token: a priming exchange must come first"
+
+
+def test_a_capture_opens_while_packets_arrive(rows: dict[str, Any]) -> None:
+    assert rows["captures under traffic"] == 20
 
 
 def test_tcp_rtt(rows: dict[str, Any]) -> None:

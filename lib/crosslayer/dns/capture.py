@@ -178,11 +178,11 @@ class Capture:
                 where="AF_PACKET",
                 next_step="Run inside the testbed, which has its own network namespace, or go without sizes.",
             ) from None
+        self._socket.setblocking(False)
         self._attach(accept_bytes=0)
+        self._discard()
         self._socket.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
         stamp_arrivals(self._socket)
-        self._socket.setblocking(False)
-        self._discard()
 
     def __enter__(self) -> Capture:
         return self
@@ -212,7 +212,11 @@ class Capture:
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
 
     def _discard(self) -> None:
-        """Discard frames that arrived before the filter was set."""
+        """Discard frames that arrived before the filter was set.
+
+        Call it before `_PACKET_VNET_HDR` is set. With that option, the kernel refuses a buffer that is shorter than
+        the virtio header (EINVAL).
+        """
         with suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)
