@@ -123,7 +123,7 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
     other = both(tmp_path / "other", later_ms=50.0, rounds=12)
     rows = report.Drawer(other, paired_campaigns(other)).draw(differences)
     assert set(rows.rows.filter(~pl.col("agrees"))["panel"]) == {"PLT: H3 0-RTT minus H3 1-RTT"}
-    assert "Number of disagreements (in brackets: real minus virtual time): PLT" in str(rows.verdict)
+    assert "Number of disagreements (in brackets: their deviations): PLT" in str(rows.verdict)
 
 
 @pytest.mark.parametrize(("rounds", "hollow"), [(1, False), (12, True)])
@@ -181,7 +181,7 @@ def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:
     study = open_campaign(dataset.folder)
     assert study.figures[-2:] == ("coalescing-both-clocks", "coalescing-clock-differences")
     verdict = study.verdict("coalescing-clock-differences").data
-    assert "Number of disagreements (in brackets: real minus virtual time): PLT" in str(verdict)
+    assert "Number of disagreements (in brackets: their deviations): PLT" in str(verdict)
     rows = study.compared().rows
     assert rows is not None
     assert rows.height > 0

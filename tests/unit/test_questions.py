@@ -207,7 +207,7 @@ def test_two_browsers_differ_by_what_they_were_made_to() -> None:
     ]
     verdict = answer("browsers", inputs(["fiber", "dsl", "4g"], page_loads=rows))
     assert "1.00 [1.00, 1.00] RTT in Chromium and 1.00 [1.00, 1.00] RTT in Firefox" in verdict.replace("1.000", "1.00")
-    assert "Firefox's PLT minus Chromium's: 0.50 RTT with H3 1-RTT, 0.50 RTT with H3 0-RTT" in verdict
+    assert "Firefox's PLT minus Chromium's: 0.50 RTT with a full handshake, 0.50 RTT with early data" in verdict
 
 
 def test_a_visit_is_a_lookup_and_a_load_of_the_same_round_in_the_same_browser() -> None:

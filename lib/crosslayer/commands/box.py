@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to in a guest, e.g. in virtual time; repeatable. In a guest, all other folders "
-    "are read-only, except those of output files, and /tmp, whose files are lost at the end.",
+    help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux), as always in virtual time; "
+    "repeatable. In a guest, COMMAND can also write to the folders of output files and to /tmp. Files in /tmp are lost "
+    "at the end. All other folders of this machine are read-only.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -35,15 +35,15 @@ _CELL = 40
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="For each table that the verdict of CLAIM (e.g. T123) uses, print Python code that reads the used rows, the "
-    "number of these rows, and the first five of them.",
+    help="For each table that the verdict of CLAIM (e.g. T123) uses, print the number of the used rows, the first five "
+    "of them, and Python code that reads them. This code also reads the rows of rounds in which the machine was busy.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Check each published result against the dataset in FOLDER, and print whether it is reproduced (its verdict).
 
-    A verdict is one of: "reproduced", "direction only", "inconclusive", "not reproduced", "follows" (from another
-    claim), "not measured". docs/reference/glossary.md defines them. The command needs no namespaces, no browser and no
-    root. The default FOLDER is data/raw/coalescing.
+    A verdict is one of: "reproduced", "direction only", "inconclusive", "not reproduced", "follows" (from another claim
+    or the configuration), "not measured". docs/reference/glossary.md defines them. The command needs no namespaces, no
+    browser and no root. The default FOLDER is data/raw/coalescing.
 
     The exit status does not depend on the verdicts: a claim that is not reproduced is a result, not an error.
 

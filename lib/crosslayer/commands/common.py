@@ -56,7 +56,7 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Program that emulates the link: netem of this machine's kernel (netem), or netem of a User-Mode Linux guest "
+    help="Kernel whose netem emulates the link: that of this machine (netem), or that of a User-Mode Linux guest "
     "(uml). auto: uml only if this machine's kernel has no netem.",
 )
 CLOCK = click.option(
@@ -84,7 +84,8 @@ COMPARE = click.option(
     type=PATH,
     multiple=True,
     help="Dataset of another campaign of the same study, to compare with the dataset in FOLDER; repeatable.  [default: "
-    "if FOLDER is in real time, all campaigns in virtual time in folders FOLDER-virtual*; otherwise none]",
+    "if FOLDER was measured in real time, all campaigns in virtual time whose folders are named FOLDER-virtual*; "
+    "otherwise none]",
 )
 
 

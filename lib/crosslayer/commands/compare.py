@@ -61,7 +61,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=TEXT,
     metavar="[NAME=]HOST,...",
     help="Reach these machines by SSH and measure on them, not on this machine (docs/howto/cluster.md). In the "
-    "dataset, the vantage point HOST is called NAME.  [default of the names: host-1, host-2, ...]",
+    "dataset, NAME is the name of the vantage point HOST.  [default of NAME: host-1, host-2, ...]",
 )
 @click.option(
     "--mmdb",
@@ -109,7 +109,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=PATH,
     default=Path("compare"),
     show_default=True,
-    help="Folder of the dataset, which has a row for each query.",
+    help="Write the dataset to this folder. The dataset has a row for each query.",
 )
 @click.option("--resume", is_flag=True, help="Continue the comparison in the folder of --dataset.")
 @click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
@@ -144,12 +144,12 @@ def command(
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Compare resolvers and transports from this machine: times of a connection's first and next query, path RTT.
+    """Compare resolvers and transports from this machine: times of a connection's first two queries, RTT of the path.
 
-    LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a file of `crosslayer discover --out`, a
-    stamp, or a URL such as tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard, mullvad.
-    Without LIST and NAMES, the command uses the file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets this
-    variable.
+    LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a file that `crosslayer discover --out`
+    wrote, a stamp, or a URL such as tls://9.9.9.9#dns.quad9.net. NAMES are any of: cloudflare, quad9, google, adguard,
+    mullvad. Without LIST and NAMES, the command uses the file that $CROSSLAYER_RESOLVERS names; `crosslayer box` sets
+    this variable.
 
     The command prints what it will send and to whom. Before you consent, it sends nothing to an address outside this
     machine. Addresses and operators on the stop list get no queries (docs/howto/internet_rules.md).

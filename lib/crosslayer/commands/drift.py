@@ -54,7 +54,7 @@ def command(
     guest` builds. A campaign in real time is refused, because its times differ between machines and days.
 
     \b
-    crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute
+    crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      takes about half a minute
     crosslayer drift data/raw/combinations                                    the first six rounds of each link and page
     """
     import polars as pl

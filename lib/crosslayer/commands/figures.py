@@ -16,9 +16,10 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
-    The command also writes OUT/index.html with the figures. If OUT already has the claims of this campaign, index.html
-    also shows the claims. `crosslayer report` draws figures and checks claims. With --compare, if one campaign was
-    measured in real time and the other in virtual time, a further figure compares their times.
+    The command also writes OUT/index.html with the figures. If OUT already has the verdicts on this campaign's claims,
+    index.html also shows them. `crosslayer report` both draws the figures and checks the claims. If FOLDER was
+    measured in real time and a campaign of --compare in virtual time, or vice versa, two further figures compare their
+    times.
 
     The command needs no namespaces, no browser and no root. The default FOLDER is data/raw/coalescing.
     """

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="10bdp|100|fifo|fq_codel|cake",
     help="Queue at the bottleneck. 10bdp: a FIFO of 10 bandwidth-delay products. 100: a FIFO of 100 packets. fifo: a "
-    "FIFO of the length in PROFILE. fq_codel, cake: this queueing discipline of Linux.",
+    "FIFO of the length in PROFILE. fq_codel, cake: the queueing discipline of Linux with this name.",
 )
 @click.option(
     "--trace",
@@ -96,8 +96,9 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to in a guest, e.g. in virtual time; repeatable. In a guest, all other folders "
-    "are read-only, except those of output files, and /tmp, whose files are lost at the end.",
+    help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux), as always in virtual time; "
+    "repeatable. In a guest, COMMAND can also write to the folders of output files and to /tmp. Files in /tmp are lost "
+    "at the end. All other folders of this machine are read-only.",
 )
 @click.option(
     "--capture",

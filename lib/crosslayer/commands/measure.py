@@ -119,8 +119,8 @@ class _Measure(click.Command):
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
-    help="On a cluster: maximum number of rounds that a worker gets at once (a task).  [default: 20, in virtual time "
-    "8]",
+    help="On a cluster: maximum number of rounds in a task, i.e. in what a worker gets at once.  [default: 20, in "
+    "virtual time 8]",
 )
 @click.option(
     "--capture",

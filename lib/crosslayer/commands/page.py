@@ -84,7 +84,7 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 @_SYNTHESISE
 @_CHECK
 def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
-    """Make a page from WARC, a web archive of one page.
+    """Make a page from WARC, a file that archives one page in the WARC format.
 
     The page is made as by `page from-har`. An archive records no times, so `page check` compares only requests and
     bytes. To make an archive: `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`

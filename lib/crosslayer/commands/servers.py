@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=5,
     show_default=True,
-    help="DNS exchanges of each kind (e.g. resumed) over each transport; the table shows their median time.",
+    help="Number of DNS exchanges of each kind (e.g. resumed) over each transport. The table shows the median of their "
+    "times.",
 )
 @click.option("--out", type=PATH, default=Path("build/servers"), show_default=True, help="Folder to write to.")
 @click.option("--json", "as_json", is_flag=True, help="Print servers.json instead of the table.")

@@ -75,7 +75,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     default="wall",
     hidden=True,
     expose_value=False,
-    help="Only real time (wall). For virtual time: crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
+    help="The only value is wall (real time). For virtual time, run the stub as COMMAND of crosslayer link --clock "
+    "virtual.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -101,15 +102,15 @@ def command(
     answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data,
     rcode, error and more.
 
-    Outside `crosslayer link` and `crosslayer box`, HOST in --upstream must be an IP address. Before you consent, the
-    stub sends nothing to another machine.
+    Outside `crosslayer link` and `crosslayer box`, HOST in --upstream must be an IP address. The stub asks for your
+    consent before it sends anything to another machine.
 
     With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without a COMMAND, it runs until
     you stop it.
 
-    Without a COMMAND, the stub can have a control socket (--control). The socket accepts {"command": NAME}, one a line.
-    NAME is one of: ready (returns address and upstream of the stub), stats (returns counters of queries, failures and
-    connections), reset-sessions (closes the connection, keeps tickets and tokens), forget (closes the connection,
+    Without a COMMAND, the stub can have a control socket (--control). Send it JSON objects {"command": NAME}, one per
+    line. NAME is one of: ready (returns address and upstream of the stub), stats (returns counters of queries, failures
+    and connections), reset-sessions (closes the connection, keeps tickets and tokens), forget (closes the connection,
     deletes tickets and tokens).
 
     \b

@@ -9,9 +9,10 @@ import click
 
 @click.command("studies")
 def command() -> None:
-    """List the studies: question or paper, links and pages of size quick, browsers, and rounds of each size.
+    """List the studies, each with its question or paper, links, pages, browsers, and number of rounds in each size.
 
-    docs/reference/studies.md also lists each study's transports, and its campaigns in data/raw.
+    Links and pages are those of size quick. docs/reference/studies.md also lists each study's transports, and its
+    campaigns in data/raw.
 
     \b
     crosslayer studies

@@ -336,8 +336,9 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
         f"Real and virtual time agree on {agree} of {known.height} differences. They agree if the 95 % interval of the "
-        f"difference in real time minus that in virtual time overlaps the range from -{limit} to {limit} ms. If "
-        "all differences were equal, at most about one interval in twenty would lie outside this range by chance."
+        f"deviation (real minus virtual time) overlaps the range from -{limit} to {limit} ms. If each difference were "
+        "the same in real and in virtual time, at most about one interval in twenty would lie outside this range by "
+        "chance."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -348,7 +349,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
             by_measure.append(f"{measure} {counted} ({reach(rows['apart'], 1)} ms)")
     if not by_measure:
         return sentence
-    return f"{sentence} Number of disagreements (in brackets: real minus virtual time): {', '.join(by_measure)}."
+    return f"{sentence} Number of disagreements (in brackets: their deviations): {', '.join(by_measure)}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -376,12 +377,13 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions in the same round, measured in real time and in virtual time; "
-            "one difference for each link, page, duration and pair of conditions. Real and virtual time give the same "
-            "difference if computing adds the same time to both conditions.",
+            caption="Difference between two conditions of the same round, from a campaign in real time and from one in "
+            "virtual time. There is one difference for each link, page, measured time (e.g. the PLT) and pair of "
+            "conditions. If computing adds the same time to both conditions, their difference is the same in real and "
+            "in virtual time. Deviation: the difference in real time minus the difference in virtual time.",
             note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow dots: the 95 % "
-            "interval of the difference in real time minus that in virtual time lies wholly above 0.1 ms or wholly "
-            "below -0.1 ms. 0.1 ms is the resolution of a browser's clock.",
+            "interval of the deviation lies wholly above 0.1 ms or wholly below -0.1 ms. 0.1 ms is the resolution of a "
+            "browser's clock.",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

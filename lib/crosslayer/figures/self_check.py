@@ -103,8 +103,8 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     known = shown.filter(pl.col("low").is_not_null())
     margin = f"±{metrics.EQUAL_PERCENT:g} %"
     parts = {
-        f"Median PLT difference within {margin} (whole 90 % interval)": known.filter(pl.col("equal")),
-        f"Median PLT difference not shown to be within {margin}": known.filter(~pl.col("equal")),
+        f"90 % interval of the median PLT difference wholly within {margin}": known.filter(pl.col("equal")),
+        f"90 % interval of the median PLT difference not wholly within {margin}": known.filter(~pl.col("equal")),
         "Whole PLT distributions of the two loads differ (Kolmogorov-Smirnov test, 5 %)": known.filter(
             pl.col("ks_p") < _KS_LEVEL
         ),

@@ -36,7 +36,7 @@ STUDY = Study(
     name="authoritative",
     package=__name__,
     paper=Paper("BATENBURG22", "Batenburg, Twente Student Conference on IT 2022"),
-    lead="Paced queries on kept connections to BIND 9: jitter, loss, 0-RTT.",
+    lead="Paced queries to BIND 9 on kept and new connections: jitter, loss, 0-RTT.",
     sections=(
         Section(
             "authoritative",

@@ -43,7 +43,7 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
     """Start of the response by browser, case and link; ms.
 
     Columns browser, link, condition, section, about, loads, ended, n, median, low, high. `loads` is the number of
-    loads; `ended` is the number of those that failed or were ended.
+    loads; `ended` is the number of those that failed or were stopped.
     """
     cases = inputs.page_loads.filter(pl.col("condition").is_in(list(CASES)))
     keys = ["browser", "link", "condition"]
@@ -140,11 +140,9 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
             sentences.append(f"{title}: {', '.join(parts)}.")
     if len(sentences) < len(_DELAYS):
         return "Not answered: this dataset lacks first or returning visits."
-    ended = frame.filter(pl.col("ended") > 0)
-    tried = frame["loads"].sum()
-    missing = (
-        f" Loads that failed or were ended: {ended['ended'].sum()} of {tried} in the figure." if ended.height else ""
-    )
+    tried, ended = frame["loads"].sum(), frame["ended"].sum()
+    were = "was" if ended == 1 else "were"
+    missing = f" Of the {tried} loads in the figure, {ended} failed or {were} stopped after 110 s." if ended else ""
     return (
         "A path that blocks UDP port 443 delays the start of the response, compared with the path without this fault "
         f"(differences of medians; ranges: over the links). {' '.join(sentences)}{missing}"
@@ -220,11 +218,11 @@ FIGURES = (
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
         caption="Time from the start of the navigation (browsers) or of the request (curl) until the response starts, "
-        "by client, link and fault of the path. Each client resolves the page's host itself over DoUDP. A fault "
+        "for each client, link and fault of the path. Each client resolves the page's host itself over DoUDP. A fault "
         "affects only the path to the page's host or to the resolver; QUIC to all other hosts works. curl is called "
         "with --http3 if the page's host has an HTTPS record, otherwise without this option.",
-        note="Marks: medians; bars: 95 % intervals. No page: each load of the client failed or was ended after 110 s. "
-        "Before each load, probes verified the fault.",
+        note="Marks: medians; bars: 95 % intervals. No page: with this client, link and fault, every load failed or "
+        "was stopped after 110 s. Before each load, probes verified the fault.",
         data=blocked_data,
         chart=blocked,
         table=blocked_table,

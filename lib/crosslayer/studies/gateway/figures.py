@@ -37,8 +37,8 @@ def gateway_verdict(frame: pl.DataFrame) -> str:
     )
     return (
         "A local gateway with one connection for DNS and page shortens the PLT of a first visit: "
-        f"by {now}, compared with no gateway; by {like}, compared with a gateway with two connections. A gateway with "
-        f"two connections makes the PLT {same} longer than no gateway. Ranges: over links and pages."
+        f"by {now}, compared with no gateway; by {like}, compared with a gateway with two connections. With a gateway "
+        f"with two connections, the PLT is {same} longer than without a gateway. Ranges: over links and pages."
     )
 
 
@@ -60,9 +60,10 @@ FIGURES = (
         name="gateway-worth",
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
-        caption="PLT differences within a round between three first visits in Chromium: without a gateway, and through "
-        "a local gateway with one or two connections to the server. The gateway runs on the client's host and forwards "
-        "queries and page requests. Two connections: one for DoH3, one for the page.",
+        caption="Differences of the PLT within a round. Each round has three loads in Chromium, all first visits: "
+        "without a gateway, through a local gateway with one connection to the server, and through one with two. The "
+        "gateway runs on the client's host and forwards queries and page requests. Two connections: one for DoH3, one "
+        "for the page.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
         "connections.",
         verdict=gateway_verdict,

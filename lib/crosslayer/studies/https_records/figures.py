@@ -156,8 +156,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " Delay of the response by Encrypted Client Hello (ECH), compared with the same visit (first or second) "
-            "with a valid record without ECH (medians over all links). "
+            " With Encrypted Client Hello (ECH), the response starts later by the following times (medians over all "
+            "links). They are relative to the same kind of visit (first or second) with a valid record without ECH. "
             f"{'. '.join(ech_costs)}."
         )
     return verdict
@@ -170,9 +170,10 @@ FIGURES = (
         notebook="question_https_records",
         caption="Time from the start of the navigation until the response starts, in multiples of the link's "
         "RTT. The browser resolves address and HTTPS record over DoUDP. Only the HTTPS record "
-        "announces HTTP/3.",
+        "announces HTTP/3; the server sends no Alt-Svc.",
         note="Bars: 95 % intervals; no mark: the page did not load. The browser reports the protocol of the document. "
-        "The server log shows which loads used early data, and in which the server decrypted the ClientHello.",
+        "The server log shows which loads used early data, and in which loads the server decrypted an encrypted "
+        "ClientHello.",
         data=records_data,
         chart=records,
         table=("source", "link", "condition", "about", "series", "loads", "n", "ech", "median", "low", "high"),

@@ -260,9 +260,9 @@ def answer_verdict(frame: pl.DataFrame) -> str:
         values = {stack: of_link.filter(stack=stack)["median"] for stack in (FIRST, SECOND)} if links else {}
         if values and not any(medians.is_empty() for medians in values.values()):
             parts = [f"{_range(medians, 2)} RTT with {stack}" for stack, medians in values.items()]
-            name = comparison.name.replace(": ", ", ").replace(" over ", " minus ")
+            name = comparison.name.replace(": ", ", time with ").replace(" over ", " minus time with ")
             name = name.replace("returning,", "returning visit,").replace("connection", "connection for name and page")
-            name = name.replace("no token minus a", "without a token minus with a")
+            name = name.replace("with no token", "without a token")
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(parts)}.")
     if not sentences:
         return "Not answered: this dataset has one server."
