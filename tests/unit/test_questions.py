@@ -339,9 +339,9 @@ def test_early_data_pays_where_the_whole_interval_does() -> None:
     assert frame.filter(condition="RTT 20 ms")["median"].to_list() == pytest.approx([1.0] * 6)
     verdict = str(draw(FIGURES["path-early-data"], swept_lookups(-0.5), "").verdict)
     assert "DoQ: -0.50 to 1.00 RTT at the median (interval not above 0: loaded, 10 BDP)" in verdict
-    assert "Apart from these exceptions, the whole interval" in verdict
+    assert "Apart from these exceptions, the whole 95 % interval" in verdict
     verdict = str(draw(FIGURES["path-early-data"], swept_lookups(11.0), "").verdict)
-    assert "11.00 RTT at the 99th percentile. The whole interval" in verdict
+    assert "11.00 RTT at the 99th percentile. On every path, the whole 95 % interval" in verdict
 
 
 def shared_queries(blocked: int) -> Inputs:

@@ -179,5 +179,5 @@ def test_figures_of_one_server_say_so() -> None:
 
 def test_a_silence_is_what_was_sent_before_it(inputs: Inputs) -> None:
     sentence = draw(NAMES["server-arrivals"], inputs, "measured").verdict
-    assert "aioquic sends 12.0 kB, then waits for acknowledgements (Fiber" in sentence
-    assert "quic-go sends all 20.0 kB without a wait (Fiber" in sentence
+    assert "aioquic sends 12.0 kB, then waits for acknowledgements (on Fiber" in sentence
+    assert "quic-go sends all data (20.0 kB) without a wait (on Fiber" in sentence

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     "--truth",
     type=PATH,
     metavar="FILE",
-    help="Write the hosts and events of the box to this new file, as JSON Lines. Events are answers of its servers, "
-    "packets that its router dropped, and others (docs/reference/box.md).",
+    help="Write the hosts and events of the box to this new file, as JSON Lines. Events are e.g. answers of its "
+    "servers and packets that its router dropped (full list: docs/reference/box.md).",
 )
 @click.option("--packets", is_flag=True, help="With --truth: also write a row for every packet.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
@@ -51,10 +51,10 @@ def command(
 ) -> None:
     """Run COMMAND as the client of the emulated Internet that BOX.toml describes.
 
-    COMMAND runs in the client's namespace. There, /etc/resolv.conf names one resolver of the box. The environment
-    variable CROSSLAYER_RESOLVERS is the path of a TOML file that lists the resolvers. CROSSLAYER_CA is the path of the
-    CA certificate with which COMMAND can verify the resolvers' certificates. The exit status is COMMAND's. No packet
-    leaves the box.
+    COMMAND runs in the client's namespace. There, /etc/resolv.conf has the address of one resolver of the box. The
+    environment variable CROSSLAYER_RESOLVERS is the path of a TOML file that lists the resolvers. CROSSLAYER_CA is the
+    path of the CA certificate with which COMMAND can verify the resolvers' certificates. The exit status is COMMAND's.
+    No packet leaves the box.
 
     \b
     crosslayer box emulation/boxes/five.toml --list

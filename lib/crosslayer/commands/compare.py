@@ -47,7 +47,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--self-check",
     is_flag=True,
     help="Measure the first resolver twice, as if it were two resolvers (A/A). Their true difference is zero, so the "
-    "reported difference is an error of the measurement.",
+    "reported difference is measurement error.",
 )
 @click.option(
     "--rounds",

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     type=TEXT,
     multiple=True,
     metavar="udp/443[@2s]",
-    help="Packets that the path rejects, written as for --drop. The path answers with ICMP port unreachable (UDP), a "
-    "reset (TCP) or ICMPv6 no route (ipv6).",
+    help="Packets that the path rejects, written as for --drop. The path answers UDP with ICMP port unreachable, and "
+    "TCP with a reset. With ipv6, its answer is always ICMPv6 no route.",
 )
 @click.option(
     "--resolver-like",

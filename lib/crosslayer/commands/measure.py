@@ -56,8 +56,8 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; as many as "
-    "in the publication, if the study repeats one). `crosslayer studies` lists the rounds of each size.",
+    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; if the "
+    "study repeats a publication, as many as in it). `crosslayer studies` lists the rounds of each size.",
 )
 @click.option(
     "--plan",

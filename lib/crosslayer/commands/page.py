@@ -47,7 +47,7 @@ _CHECK = click.option(
     default=True,
     help="Check the page as `page check` does. If the check fails, the command makes the page again with --synthesise "
     "and checks it again. If this check fails too, the command deletes the page. If this machine cannot measure "
-    "(`crosslayer doctor`), the command keeps the page without a check.  [default: --check]",
+    "(`crosslayer doctor` says why), the command keeps the page without a check.  [default: --check]",
 )
 
 
@@ -99,7 +99,12 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
 @_OUT
 @_SYNTHESISE
 @_CHECK
-@click.option("--host", default="", metavar="NAME", help="Host of the page, if the document does not name it.")
+@click.option(
+    "--host",
+    default="",
+    metavar="NAME",
+    help="Host name of the page.  [default: that of the URL that the browser noted in the document]",
+)
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder into which a browser saved a page with all its files.
 

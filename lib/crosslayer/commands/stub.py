@@ -94,7 +94,7 @@ def command(
     consents: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Forward DNS queries from a local address to one upstream over any transport, and print the time of each query.
+    """Forward DNS queries from a local address to one upstream over any transport, and print how long each query took.
 
     The stub keeps one connection to the upstream. When this connection has ended, the next query opens a new one.
     --resumption determines whether the new connection uses tickets and tokens of earlier connections, and whether it

@@ -320,7 +320,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
     """Number of claims for each verdict, as part of a sentence."""
     phrases = {
         Verdict.DIRECTION_ONLY.value: "in direction only",
-        claims.FOLLOWING: "determined by another result or the configuration",
+        claims.FOLLOWING: "following from another result or the configuration",
     }
     return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())
 

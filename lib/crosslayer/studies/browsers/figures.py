@@ -143,10 +143,10 @@ def visits_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks the lookups or one of the kinds of load."
     first, last = min(cells), max(cells)
     if first == last:
-        return f"PLT with {combination}, minus the PLT with {_BASELINE}: {first[1]}."
+        return f"Compared with {_BASELINE}, {combination} changes the PLT by {first[1]}."
     return (
-        f"PLT with {combination}, minus the PLT with {_BASELINE}. Range over {len(cells)} cases (page, link, browser): "
-        f"{first[1]} to {last[1]}."
+        f"Compared with {_BASELINE}, {combination} changes the PLT by {first[1]} to {last[1]}. This is the range over "
+        f"{len(cells)} cases (page, link, browser)."
     )
 
 

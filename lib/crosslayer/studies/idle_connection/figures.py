@@ -154,7 +154,7 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         verdict = (
             "If the stub gets no packet on its old connection within one probe timeout (PTO), it also sends the query "
             "over a new connection. Time from the end of this timeout to the answer, by event (99th percentile over "
-            f"links and idle times). {' '.join(sentences)} "
+            f"links and idle times, if there are at least {_OF_P99} answers). {' '.join(sentences)} "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}
@@ -162,7 +162,10 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         if (most := some["median"].max()) is not None:
             within[float(most) <= _LIMIT_RTT].append(_WHERE[str(event)])  # type: ignore[arg-type]
     if any(within.values()):
-        verdict += f"Over QUIC, we expect at most {_LIMIT_RTT:g} RTT, because the query is sent as early data. "
+        verdict += (
+            f"Over QUIC, we expect at most {_LIMIT_RTT:g} RTT, because the query on the new connection is sent as "
+            "early data. "
+        )
     for events, where in ((within[True], f"at most {_LIMIT_RTT:g} RTT"), (within[False], "longer")):
         if events:
             verdict += f"The measured time is {where} if {' or if '.join(events)}. "
@@ -173,10 +176,10 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         if not (some := late.filter(client=client)).is_empty()
     ]
     stalled = (
-        "In some cases (event, transport, link, idle time), the median answer takes one second or more. Ranges over "
-        f"these cases, by client: {', '.join(stalls)}."
+        "In some cases (event, transport, link, idle time), the median time to the answer is one second or more. "
+        f"Ranges over these cases, by client: {', '.join(stalls)}."
         if stalls
-        else "No client's median answer takes one second or more."
+        else "No client's median time to the answer is one second or more."
     )
     never = [
         f"{client} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
@@ -184,7 +187,9 @@ def idle_verdict(frame: pl.DataFrame) -> str:
             ["path_event", "client"], maintain_order=True
         )
     ]
-    unanswered = f" In some rounds, the client gave up without a valid answer: {'; '.join(never)}." if never else ""
+    unanswered = (
+        f" In one or more rounds, a client gave up without a valid answer: {'; '.join(never)}." if never else ""
+    )
     return f"{verdict}{stalled}{unanswered}"
 
 
@@ -196,9 +201,10 @@ FIGURES = (
         caption="Time from the first query after an idle time to its valid answer, repetitions by the client "
         "included, on the link with the longest RTT. Columns: event that affects the client's connection, in the "
         "middle of the idle time. Rows: transport and length of the idle time.",
-        note="Bars: 95 % intervals (rounds resampled). Chromium resolves names itself, over DoH and DoH3 only. Other "
-        "clients repeat a query at once after an error, and after 5 s without an answer. No mark: not measured, or no "
-        "valid answer to 20 queries in any round. In the data, the stub without path probe is stub-no-idle-probe, and "
+        note="Bars: 95 % intervals (rounds resampled). Chromium resolves names itself, over DoH and DoH3 only. All "
+        "clients except Chromium repeat a query at once after an error, and also after 5 s without an answer. No mark: "
+        "not measured, or no round with a valid answer (a client gives up after 20 queries). The stub without path "
+        "probe does not test its old connection after an idle time. In the data, it is stub-no-idle-probe, and "
         "crosslayer's client is library.",
         data=idle_data,
         chart=idle_connections,

@@ -145,7 +145,7 @@ def worth_verdict(frame: pl.DataFrame) -> str:
             BACK,
             "asking for the page at once",
             (
-                "Returning visit, page requested together with its name: {} than if the page is requested after the "
+                "Returning visit, query and page request sent together: {} than if the page is requested after the "
                 "DNS answer."
             ),
         ),
@@ -161,8 +161,8 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks one of the modes."
     return (
-        "When the document is complete with name and page on one encrypted connection, compared with another visit "
-        f"(medians over the pages; ranges: over the links). {' '.join(sentences)}"
+        "Each sentence compares a visit that has name and page on one encrypted connection with another visit, by the "
+        f"time until the document is complete (medians over the pages; ranges: over the links). {' '.join(sentences)}"
     )
 
 
@@ -276,9 +276,9 @@ FIGURES = (
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
         caption="How much earlier the document is complete, in multiples of the link's RTT (negative: later). Rows "
-        "with 'over' compare two visits: DoH3 and page on one connection, and the named lookup with a separate "
-        "connection for the page. Each other row shows what one change saves: the page is requested together with its "
-        "name, the client does not wait for SETTINGS, or the client has an address-validation token.",
+        "with 'over' compare two visits. One uses a single connection for DoH3 and page. The other uses the lookup "
+        "that the row names, and a separate connection for the page. Each other row shows what one change saves: the "
+        "client sends query and page request together, does not wait for SETTINGS, or has an address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,

@@ -226,8 +226,9 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{series}: {', '.join(parts)}.")
     return (
         f"Time saved by early data (ranges: over the paths). {' '.join(sentences)} "
-        f"{'Apart from these exceptions, the' if exceptions else 'The'} whole interval lies above 0 on every path. The "
-        "unit is the RTT of the idle path, so a round-trip through a full queue counts as more than one RTT."
+        f"{'Apart from these exceptions' if exceptions else 'On every path'}, the whole 95 % interval of the saved "
+        "time lies above 0. The unit is the RTT of the idle path, so a round-trip through a full queue counts as more "
+        "than one RTT."
     )
 
 
@@ -294,10 +295,10 @@ FIGURES = (
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
         caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
-        "lookup. HTTP/3: a DoH3 lookup, as an example of a small GET. Each value is a quantile of the time with a full "
+        "lookup. HTTP/3: a DoH3 lookup, as an example of a small GET. Each mark is a quantile of the time with a full "
         "handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills the queue.",
-        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 is drawn only with at "
-        "least 100 lookups.",
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 (the 99th percentile) "
+        "is drawn only for paths with at least 100 lookups.",
         data=early_data_data,
         chart=early_data,
         table=_table,

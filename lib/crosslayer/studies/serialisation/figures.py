@@ -142,13 +142,13 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
     explained = slope["median"] * at["x"]
     explains = "Serialisation explains" if holds(slope, 1.0, 0.15) else "Serialisation alone does not explain"
     return (
-        f"{explains} what a query takes beyond one RTT. Each ms of transmission on the uplink delays the answer by "
-        f"{with_interval(slope, 'ms', 2)} (slope of a line through the medians of all uplinks and DoQ sizes). The "
-        f"line's intercept, {with_interval(intercept, 'ms', 1)}, does not depend on serialisation. On DSL, our query "
-        f"takes {at['median']:.1f} ms beyond one RTT; by the slope, serialisation explains {explained:.1f} ms. In "
-        f"{_PAPER}, the query takes 1.37 RTT, which is {published['median']:.1f} ms beyond one RTT. If its datagrams "
-        f"had the size of ours, serialisation would explain {100 * explained / published['median']:.0f} % of these "
-        f"{published['median']:.1f} ms."
+        f"{explains} the differences between the medians of the DoQ queries. Each ms of transmission on the uplink "
+        f"delays the answer by {with_interval(slope, 'ms', 2)} (slope of a line fitted to the medians of the DoQ "
+        f"queries). The line's intercept, {with_interval(intercept, 'ms', 1)}, does not depend on serialisation. On "
+        f"DSL, our DoQ query takes {at['median']:.1f} ms beyond one RTT. Serialisation explains {explained:.1f} ms "
+        f"(slope times transmission time). In {_PAPER}, the query takes 1.37 RTT, which is "
+        f"{published['median']:.1f} ms beyond one RTT. If its datagrams had the size of ours, serialisation would "
+        f"explain {100 * explained / published['median']:.0f} % of these {published['median']:.1f} ms."
     )
 
 
@@ -158,10 +158,10 @@ FIGURES = (
         title="Time of a DoQ query beyond one RTT, by the bytes on the uplink",
         notebook="question_serialisation",
         caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time that the uplink "
-        "needs to transmit the query and, over DoQ, the client's second handshake flight (padded), which precedes it. "
-        "Links: DSL, and DSL with 2, 4 and 16 times its uplink rate.",
-        note=f"Dashed: equal times on both axes. Hollow: the 1.37 RTT of {_PAPER}'s DoQ query on DSL, at the "
-        "horizontal position for datagrams of our size. Bars: 95 % intervals.",
+        "needs to transmit the query. Over DoQ, this includes the client's second handshake flight (padded), which is "
+        "sent before the query. Links: DSL, and DSL with 2, 4 and 16 times its uplink rate.",
+        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s DoQ query on DSL, 0.37 RTT beyond one RTT. Its "
+        "horizontal position assumes datagrams of our size. Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,
         table=serialisation_table,

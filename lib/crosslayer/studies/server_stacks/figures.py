@@ -206,11 +206,11 @@ def arrivals_verdict(frame: pl.DataFrame) -> str:
         silent = of_one.filter((times.shift(-1) - times).fill_null(0.0) > 0.5)
         waits = not silent.is_empty()
         kb = f"{(silent if waits else of_one.tail(1))['kb'][0]:.1f} kB"
-        sends = f"{kb}, then waits for acknowledgements" if waits else f"all {kb} without a wait"
+        sends = f"{kb}, then waits for acknowledgements" if waits else f"all data ({kb}) without a wait"
         sent.setdefault(f"{stack} sends {sends}", []).append(link_title(str(link)))
     if not sent:
         return "Not answered: this dataset has one server."
-    sentences = (f"{sentence} ({', '.join(links)})." for sentence, links in sent.items())
+    sentences = (f"{sentence} (on {', '.join(links)})." for sentence, links in sent.items())
     return " ".join(sentences)
 
 
@@ -307,8 +307,8 @@ FIGURES = (
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
         "datagram. The load is a returning visit of the first round, to the page with the largest document. The page's "
         "name is resolved over DoUDP.",
-        note="The initial congestion window of aioquic is 10 datagrams of 1,200 bytes (12 kB). After these bytes, "
-        "aioquic waits for acknowledgements.",
+        note="By default, the initial congestion window of aioquic is 10 datagrams of 1,200 bytes (12 kB). After these "
+        "bytes, aioquic waits for acknowledgements. A second aioquic server has the larger initial window of quic-go.",
         data=arrivals_data,
         chart=arrivals,
         table=arrivals_table,
