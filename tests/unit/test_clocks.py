@@ -119,7 +119,7 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
     assert drawer.draw(grid).rows["apart"].to_list() == pytest.approx([0.0] * drawer.draw(grid).rows.height)
     verdict = drawer.draw(differences).verdict
     assert re.match(r"Real and virtual time agree on (\d+) of \1 differences\. ", str(verdict))
-    assert "disagreements" not in str(verdict)
+    assert "Disagreements" not in str(verdict)
     other = both(tmp_path / "other", later_ms=50.0, rounds=12)
     rows = report.Drawer(other, paired_campaigns(other)).draw(differences)
     assert set(rows.rows.filter(~pl.col("agrees"))["panel"]) == {"PLT: H3 0-RTT minus H3 1-RTT"}

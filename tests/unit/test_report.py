@@ -589,9 +589,9 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
             in whole.evidence
         )
     assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
-    assert "Measured only in virtual time: returning visit, one connection for name and page." in whole.evidence
+    assert "Not measured in real time: returning visit, one connection for name and page." in whole.evidence
     limits = r"[\d.]+ percentage points or [\d.]+ RTT"
-    within = rf"differ from ours by at most {limits} in virtual time, {limits} in real time \(95.% probability each\)\."
+    within = rf"with 95.% probability, from ours by at most {limits} \(virtual time\), {limits} \(real time\)\."
     assert re.search(within, whole.evidence)
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
     help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux), as always in virtual time; "
-    "repeatable. In a guest, COMMAND can also write to the folders of output files and to /tmp. Files in /tmp are lost "
-    "at the end. All other folders of this machine are read-only.",
+    "repeatable. There, COMMAND can also write to the folders of output files, and to /tmp, /run and /dev/shm, whose "
+    "files are lost at the end. All other folders of this machine are read-only.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -49,7 +49,7 @@ def command(
     list_only: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND as the client of the emulated Internet that BOX.toml describes.
+    """Run COMMAND on the client host of the emulated Internet that BOX.toml describes.
 
     COMMAND runs in the client's namespace. There, /etc/resolv.conf has the address of one resolver of the box. The
     environment variable CROSSLAYER_RESOLVERS is the path of a TOML file that lists the resolvers. CROSSLAYER_CA is the

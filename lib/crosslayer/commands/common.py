@@ -65,7 +65,7 @@ CLOCK = click.option(
     default="wall",
     show_default=True,
     help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while programs compute, "
-    "so measured times hardly depend on the machine's speed. Before the first use of virtual time, run `make guest`.",
+    "so measured times hardly depend on the machine's speed. Virtual time needs a kernel that `make guest` builds.",
 )
 
 
@@ -84,8 +84,8 @@ COMPARE = click.option(
     type=PATH,
     multiple=True,
     help="Dataset of another campaign of the same study, to compare with the dataset in FOLDER; repeatable.  [default: "
-    "if FOLDER was measured in real time, all campaigns in virtual time whose folders are named FOLDER-virtual*; "
-    "otherwise none]",
+    "if the campaign in FOLDER was measured in real time, all campaigns measured in virtual time whose folders are "
+    "named FOLDER-virtual*; otherwise none]",
 )
 
 

@@ -102,7 +102,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     help="Maximum queries per day (UTC) to each operator, over all runs. Values above 5000 are allowed only if no "
     "query leaves this machine (loopback, `crosslayer box`).",
 )
-@click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
+@click.option("--ca", type=PATH, help="PEM file of the CAs to trust.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order of queries.  [default: random]")
 @click.option(
     "--dataset",

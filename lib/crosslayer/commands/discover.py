@@ -61,7 +61,7 @@ def command(
 
     \b
     crosslayer discover                            every server of the testbed
-    crosslayer discover bind9 10.53.0.200          bind9, and 10.53.0.200, where no host answers
+    crosslayer discover bind9 10.53.0.200          bind9, and the unused address 10.53.0.200
     crosslayer link 4g -- crosslayer discover      every server, over the link 4g
     """
     from crosslayer.discover import run as discovery

@@ -12,7 +12,7 @@ from crosslayer.commands.common import PATH
 @click.command("export")
 @click.argument("folder", type=PATH)
 def command(folder: Path) -> None:
-    """Write the dataset of the campaign in FOLDER again, from its SQLite store: Parquet tables and campaign.json.
+    """Write the Parquet tables and campaign.json of the campaign in FOLDER again, from the campaign's SQLite store.
 
     The campaign may be finished or interrupted."""
     from crosslayer.campaign.export import export as run

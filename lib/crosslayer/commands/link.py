@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     "--loss",
     type=TEXT,
     metavar="1%[,3]",
-    help="Share of packets lost in each direction. 1%,3: in bursts of 3 packets on average.",
+    help="Share of packets lost in each direction. 1%,3: 1 %, in bursts of 3 packets on average.",
 )
 @click.option(
     "--jitter",
     type=TEXT,
     metavar="5ms[,normal][,ordered]",
     help="Jitter in each direction. 5ms: uniform within plus or minus 5 ms. 5ms,normal: normally distributed with a "
-    "standard deviation of 5 ms. With ,ordered: packets keep their order.",
+    "standard deviation of 5 ms. With ,ordered (e.g. 5ms,ordered): packets keep their order.",
 )
 @click.option(
     "--queue",
@@ -81,8 +81,8 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="DATASET:RESOLVER[@VANTAGE]",
     help="Emulate a resolver for COMMAND, with the path RTT and response times of RESOLVER in DATASET. DATASET is a "
-    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If DATASET has several vantage points, add one: "
-    "compare:quad9@eu.",
+    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If DATASET has several vantage points, name one "
+    "after @: compare:quad9@eu.",
 )
 @click.option(
     "--seed",
@@ -97,8 +97,8 @@ if TYPE_CHECKING:
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
     help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux), as always in virtual time; "
-    "repeatable. In a guest, COMMAND can also write to the folders of output files and to /tmp. Files in /tmp are lost "
-    "at the end. All other folders of this machine are read-only.",
+    "repeatable. There, COMMAND can also write to the folders of output files, and to /tmp, /run and /dev/shm, whose "
+    "files are lost at the end. All other folders of this machine are read-only.",
 )
 @click.option(
     "--capture",
@@ -137,8 +137,8 @@ def command(
     COMMAND's arguments, `$CROSSLAYER_SERVER`, `$CROSSLAYER_CA` and `$CROSSLAYER_RESOLVER` are replaced by the values of
     these variables. The exit status is COMMAND's.
 
-    `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9`. Its
-    measured times are in the folder `compare`, the default dataset of the command `crosslayer compare`.
+    `crosslayer measure --help` lists the links. `--resolver-like compare:quad9` emulates the resolver `quad9` with the
+    times in the dataset `compare`, the folder to which `crosslayer compare` writes by default.
 
     \b
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'

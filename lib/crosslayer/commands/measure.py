@@ -88,15 +88,15 @@ class _Measure(click.Command):
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
     help="Real time (wall) or virtual time (virtual). In virtual time, the clock stands still while programs compute, "
-    "so measured times hardly depend on the machine's speed. Before the first use of virtual time, run `make guest`.  "
+    "so measured times hardly depend on the machine's speed. Virtual time needs a kernel that `make guest` builds.  "
     "[default: $CROSSLAYER_CLOCK, else that of --plan, else wall]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     help="Number of testbeds in parallel: on this machine (without a cluster, or with --cluster local), or on each "
-    "machine (--cluster ssh). In real time, this machine always has one. --cluster slurm: number of SLURM jobs.  "
-    "[default: in virtual time on this machine, one per core; otherwise one]",
+    "machine (--cluster ssh). This machine runs more than one only in virtual time. --cluster slurm: number of SLURM "
+    "jobs.  [default: in virtual time on this machine, one per core; otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -138,8 +138,8 @@ class _Measure(click.Command):
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="On a cluster: also use workers with another commit or other code of crosslayer than this machine, or with "
-    "other versions of programs than most workers. campaign.json records the differences.",
+    help="On a cluster: also use workers whose commit or code of crosslayer differs from that on this machine, and "
+    "workers whose programs have other versions than those of most workers. campaign.json records the differences.",
 )
 @click.option(
     "--server",
@@ -168,7 +168,7 @@ class _Measure(click.Command):
 @click.option(
     "--ca",
     type=PATH,
-    help="For --server and --sites: PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]",
+    help="For --server and --sites: PEM file of the CAs to trust.  [default: $CROSSLAYER_CA, else the system's]",
 )
 @click.option("--dry-run", is_flag=True, help="For --server and --sites: print what would be sent, and send nothing.")
 @click.option(
@@ -213,9 +213,9 @@ def command(
     resume the campaign, repeat the command. The last line of output is the dataset's folder.
 
     \b
-    crosslayer measure --size smoke                       a small campaign of the default study
+    crosslayer measure --size smoke                       the default study, in about a minute
     crosslayer measure --study loss --links 4g,4g-loss-2 --pages wikipedia.org --rounds 20
-    crosslayer report data/local/loss-quick               figures and claims of the campaign above
+    crosslayer report data/local/loss-quick               figures and claims of the study loss, size quick
     """
     from crosslayer.campaign.plan import OWN_CAMPAIGNS, changed, check_names
     from crosslayer.links import Profile, own_profiles

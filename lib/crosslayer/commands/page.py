@@ -86,8 +86,9 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
     """Make a page from WARC, a file that archives one page in the WARC format.
 
-    The page is made as by `page from-har`. An archive records no times, so `page check` compares only requests and
-    bytes. To make an archive: `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`
+    The command makes the page as `page from-har` does. An archive records no times, so `page check` compares only
+    requests and bytes. To make an archive:
+    `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`
     """
     from crosslayer import pages
 
@@ -108,9 +109,9 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder into which a browser saved a page with all its files.
 
-    SAVED contains the HTML document and, next to it, the folder with its files, e.g. shop.html and shop_files. The page
-    is made as by `page from-har`, with one exception: all its files come uncompressed from one host, because a folder
-    records neither hosts nor transferred bytes.
+    SAVED contains the HTML document and, next to it, the folder with its files, e.g. shop.html and shop_files. The
+    command makes the page as `page from-har` does, with one exception: all its files come uncompressed from one host,
+    because a folder records neither hosts nor transferred bytes.
     """
     from crosslayer import pages
 

@@ -30,8 +30,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     help="Upstream resolver: SCHEME://HOST[:PORT]. SCHEME is udp, tcp, tls, https, h3 or quic.",
 )
 @click.option("--listen", default="127.0.0.1:53", show_default=True, metavar="ADDRESS:PORT", help="Local address.")
-@click.option("--ca", type=PATH, help="PEM file of the upstream's CA, instead of the system's.")
-@click.option("--server-name", default="", help="Name in the upstream's certificate, if it is not HOST.")
+@click.option("--ca", type=PATH, help="PEM file of the CAs that the stub trusts, instead of the system's.")
+@click.option("--server-name", default="", help="Name in the upstream's certificate, if it is not HOST of --upstream.")
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
@@ -98,9 +98,9 @@ def command(
 
     The stub keeps one connection to the upstream. When this connection has ended, the next query opens a new one.
     --resumption determines whether the new connection uses tickets and tokens of earlier connections, and whether it
-    sends early data. Queries that arrive while a connection is set up wait for this connection. The stub caches no
-    answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data,
-    rcode, error and more.
+    sends early data. Queries that arrive while a new connection is being set up wait until it is ready. The stub
+    caches no answers. It prints one JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed,
+    early_data, rcode, error and more.
 
     Outside `crosslayer link` and `crosslayer box`, HOST in --upstream must be an IP address. The stub asks for your
     consent before it sends anything to another machine.

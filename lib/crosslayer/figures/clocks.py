@@ -72,6 +72,8 @@ _TITLES = {
 """Titles of conditions, resumptions and connections that several studies have."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
+_IN_WORDS = {clocks.PACED: "response time of queries at a fixed interval"}
+"""Names of durations in the verdict, if they differ from those in panels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +348,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
             counted = f"{rows.height} of {known.filter(of_measure).height}"
-            by_measure.append(f"{measure} {counted} ({reach(rows['apart'], 1)} ms)")
+            by_measure.append(f"{_IN_WORDS.get(measure, measure)} {counted} ({reach(rows['apart'], 1)} ms)")
     if not by_measure:
         return sentence
     return f"{sentence} Number of disagreements (in brackets: their deviations): {', '.join(by_measure)}."

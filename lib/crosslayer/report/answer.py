@@ -266,7 +266,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Measured only in virtual time: {', '.join(only)}." if only else ""
+    missing = f" Not measured in real time: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
         "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
@@ -285,12 +285,12 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
                 most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
         widths = [f"{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
         if widths:
-            by_clock.append(f"{' or '.join(widths)} {name}")
+            by_clock.append(f"{' or '.join(widths)} ({name.removeprefix('in ')})")
     if not by_clock:
         return ""
     return (
-        f" A repeated campaign's numbers differ from ours by at most {', '.join(by_clock)} "
-        "(95\N{NO-BREAK SPACE}% probability each)."
+        " Each number of a repeated campaign differs, with 95\N{NO-BREAK SPACE}% probability, from ours by at most "
+        f"{', '.join(by_clock)}."
     )
 
 

@@ -48,8 +48,8 @@ from crosslayer.vocabulary import Protocol
 
 BASELINE = combination("DoUDP", FULL)
 _SUM = (
-    "As in TNSM24, each PLT is the sum of two times: of a DNS exchange and of a page load. Both are measured one after "
-    "the other in the same round. The browser does not resolve names itself."
+    "As in the paper TNSM24, each PLT is the sum of two times: of a DNS exchange and of a page load. They are measured "
+    "separately, one after the other in the same round. The browser does not resolve names itself."
 )
 _NOTHING = "no rounds with both an exchange and a load"
 _CLEAR = 0.05
@@ -239,7 +239,7 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges or loads."
     return (
         "PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over links and pages). "
-        "DoQ + H3 0-RTT with token, by which the paper emulates one connection for DNS and page (coalescing): "
+        "DoQ + H3 0-RTT with token, which in the paper stands for one connection for DNS and page (coalescing): "
         f"{emulated}. Control (DoUDP + H3 0-RTT with token): {plain}."
     )
 
@@ -413,8 +413,8 @@ FIGURES = (
         name="factorial",
         title="All combinations of DNS and HTTP/3 states",
         caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the link's "
-        "RTT. Rows: DNS exchange with a full handshake, a resumed session or early data. Columns: page load with a "
-        "full handshake, with early data, or with early data and the address-validation token.",
+        "RTT. Rows: DNS exchange with a full handshake (DoUDP: none), a resumed session or early data. Columns: page "
+        "load with a full handshake, with early data, or with early data and the address-validation token.",
         note=f"Numbers: medians over all links; in small print: 95 % intervals. {_SUM}",
         data=factorial_data,
         chart=factorial,
@@ -424,9 +424,9 @@ FIGURES = (
     _figure(
         name="as-compared",
         title="The combinations of the paper, and a control",
-        caption="PLT of each combination minus the PLT of the paper's baseline, DoUDP + H3 1-RTT. In the paper, no "
-        "visit with plain DNS has a ticket of the web server (web ticket). The last series is a control: plain DNS "
-        "with a web ticket and an address-validation token.",
+        caption="PLT of each combination minus the PLT of the baseline of the paper TNSM24, DoUDP + H3 1-RTT. In "
+        "TNSM24, no visit with plain DNS has a session ticket of the web server (web ticket). The last series is a "
+        "control: plain DNS with a web ticket and an address-validation token.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
@@ -452,7 +452,7 @@ FIGURES = (
         caption="PLT with encrypted DNS minus the PLT of the same kind of visit with plain DNS, in percent of the "
         "latter. First visit: full handshakes with resolver and web server. Returning visit: the page load has early "
         "data and a token; the DNS exchange has early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
-        note=f"{_NOTE} For each page, all emulated links are pooled.",
+        note=f"{_NOTE} Each dot has the rounds of one page over all emulated links.",
         data=visits_data,
         chart=visits,
         table=("visit", "source", "page", "link", "series", "n", "median", "low", "high"),
@@ -461,10 +461,10 @@ FIGURES = (
     _figure(
         name="implementations",
         title="A DoQ exchange with other clients and key shares",
-        caption="Time of a DoQ exchange with a full handshake, minus the time with quic-go (Go) and key share X25519 "
-        "in the same round. First variant: aioquic (Python) with key share P-256, the client of all other DoQ "
-        "exchanges of this study. Second variant: quic-go with X25519MLKEM768, the key share of browsers. With this "
-        "key share, the ClientHello needs two Initials.",
+        caption="Time of a DoQ exchange with a full handshake in each of two variants, minus the reference's time in "
+        "the same round. Reference: quic-go (Go) with key share X25519. First variant: aioquic (Python) with key share "
+        "P-256, the client of all other DoQ exchanges of this study. Second variant: quic-go with X25519MLKEM768, the "
+        "key share of browsers. With this key share, the ClientHello needs two Initials.",
         note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time, the clock stands "
         "still while a program computes, so only packets and timers cause differences.",
         data=implementations_data,

@@ -112,13 +112,13 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     growth = published.group_by("series").agg(slope)["median"].drop_nans()  # NaN: only one link of the paper is here
     return (
         "Early data saves a round-trip only if the server answers it on arrival. Time that a resumed load saves until "
-        f"the response starts, for each further ms of RTT: {with_interval(early, 'ms', 2)} if the server answers early "
-        f"data on arrival, {with_interval(late, 'ms', 2)} if it answers after the handshake, and "
+        f"the response starts, for each further ms of RTT [95 % interval]: {with_interval(early, 'ms', 2)} if the "
+        f"server answers early data on arrival, {with_interval(late, 'ms', 2)} if it answers after the handshake, and "
         f"{with_interval(resumed, 'ms', 2)} without early data."
     ) + (
-        f" In {_PAPER}, each further ms of RTT changes the PLT that 0-RTT saves by {reach(growth, 2)} ms (two pages, "
-        "links with RTTs of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are answered after the "
-        "handshake."
+        f" In {_PAPER}, the time by which 0-RTT shortens the PLT changes by {reach(growth, 2)} ms for each further ms "
+        "of RTT (two pages, links with RTTs of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are "
+        "answered after the handshake."
         if growth.len()
         else ""
     )
@@ -137,7 +137,8 @@ FIGURES = (
         caption="Start of the response and PLT: time with a full handshake minus time of a resumed load in the same "
         "round, against the link's RTT. Three kinds of resumed load: the server answers early data on arrival, the "
         "server answers it after the handshake, or there is no early data.",
-        note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {_PAPER} Figs. 10 and 11.",
+        note="Dashed: one RTT. Bars: 95 % intervals. Hollow: differences between medians in Figs. 10 and 11 of the "
+        f"paper {_PAPER}.",
         data=early_data_data,
         chart=early_data,
         table=early_data_table,

@@ -155,9 +155,9 @@ def doq_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks one of the kinds of lookup, or has too few rounds."
     return (
         "Lookup over DoQ, compared with a lookup over DoUDP at the same loss rate (equal: the 95 % interval of the "
-        f"difference lies within ±{_CLEAR:g} RTT). {'. '.join(sentences)}. Where DoQ is faster, the reason is that it "
-        "repeats lost packets earlier: a lost DoQ packet is repeated after a probe timeout, a lost DoUDP query only "
-        "after one second."
+        f"difference lies within ±{_CLEAR:g} RTT; not clearly different: only partly within). {'. '.join(sentences)}. "
+        "Where DoQ is faster, the reason is that it repeats lost packets earlier: a lost DoQ packet is repeated after "
+        "a probe timeout, a lost DoUDP query only after one second."
     )
 
 
@@ -236,7 +236,7 @@ FIGURES = (
         caption="Duration of one lookup. DoT, DoH and DoQ: new connection with a full handshake. DoQ 0-RTT: new "
         "connection with early data. DoQ, kept: connection that is already open. Horizontal axis: share of packets "
         "lost in each direction, each packet independently of the others.",
-        note="Bars: 95 % intervals (rounds resampled). P99 is drawn only with at least 100 lookups.",
+        note="Bars: 95 % intervals (rounds resampled). P99 (99th percentile) is drawn only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,
         table=_LOSS_TABLE,
@@ -250,7 +250,7 @@ FIGURES = (
         caption="Time saved by early data, against the share of packets lost in each direction. DoQ: a lookup. "
         "HTTP/3: a DoH3 lookup, as an example of a small GET. Each value is a quantile of the time with a full "
         "handshake, minus the same quantile of the time with early data.",
-        note="Bars: 95 % intervals (rounds resampled). P99 is drawn only with at least 100 lookups.",
+        note="Bars: 95 % intervals (rounds resampled). P99 (99th percentile) is drawn only with at least 100 lookups.",
         data=loss_data,
         chart=saved,
         table=_LOSS_TABLE,

@@ -282,10 +282,10 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in none"
     return (
-        f"Time that one connection saves, compared with two (ranges: over the loss rates). {' '.join(sentences)} Each "
-        "combination of loss rate, visit, page and quantile is a case. One connection counts as faster in "
-        f"{better} of {known.height} cases (whole interval above {_CLEAR:g} RTT). It counts as slower {slower} (whole "
-        f"interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
+        "Time that one connection for name and page saves, compared with two (ranges: over the loss rates). "
+        f"{' '.join(sentences)} Each combination of loss rate, visit, page and quantile is a case. One connection "
+        f"counts as faster in {better} of {known.height} cases (whole 95 % interval above {_CLEAR:g} RTT). It counts "
+        f"as slower {slower} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
     )
 
 
@@ -322,9 +322,10 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time until the last byte of the page arrives, name resolution included: a quantile with two "
-        "connections minus the same quantile with one. Rows: share of packets lost in each direction, each packet "
-        "independently of the others. The name is resolved over DoH3, the page is loaded over HTTP/3.",
+        caption="Time until the last byte of the page arrives, name resolution included. Each value is a quantile of "
+        "the time with two connections, minus the same quantile of the time with one connection for name and page. "
+        "Rows: share of packets lost in each direction, each packet independently of the others. The name is resolved "
+        "over DoH3, the page is loaded over HTTP/3.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

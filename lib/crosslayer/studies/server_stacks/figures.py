@@ -143,10 +143,10 @@ def document_verdict(frame: pl.DataFrame) -> str:
         parts = []
         for page, of_page in of_stack.sort("page").group_by("page", maintain_order=True):
             parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
-        sentences.append(f"{stack}: {', '.join(parts)}")
+        sentences.append(f"Server {stack}: {', '.join(parts)}.")
     return (
         "Time until the document is complete, minus the time with quic-go (ranges: over kinds of visit and links). "
-        f"With {'. With '.join(sentences)}."
+        f"{' '.join(sentences)}"
     )
 
 
@@ -280,9 +280,9 @@ FIGURES = (
         name="server-first-byte",
         title="Time of name and first byte: server with aioquic minus server with quic-go",
         caption="Time with aioquic at the server minus time with quic-go in the same round. Name: time until "
-        "crosslayer's client has resolved the name, in a DNS exchange alone or in a visit (exchange and page load). "
-        "First byte: time until the document's first byte arrives in Chromium, or its response header in a visit of "
-        "crosslayer's client.",
+        "crosslayer's client has resolved the name, either in a DNS exchange without a page load or in a visit "
+        "(exchange and page load). First byte, in Chromium: time until the document's first byte arrives. First byte, "
+        "in a visit of crosslayer's client: time until the document's response header arrives.",
         note=f"{_DOTS} Dashed: ±{_LIMIT_RTT:g} RTT; times within these limits count as equal.",
         data=differences_data,
         chart=first_byte,

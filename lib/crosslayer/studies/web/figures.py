@@ -383,11 +383,11 @@ FIGURES = (
         name="amortisation",
         title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
-        caption="PLT with each other transport minus the PLT with DoUDP, against the number of lookups of the page, on "
-        "links without loss. Two units: percent of the median PLT with DoUDP (top), and multiples of the link's RTT "
-        "(bottom).",
+        caption="For each transport except DoUDP: PLT minus the PLT with DoUDP, against the number of lookups of the "
+        "page, on links without loss. Two units: percent of the median PLT with DoUDP (top), and multiples of the "
+        "link's RTT (bottom).",
         note="Marks: medians of each page, shifted sideways to avoid overlaps; bars: 95 % intervals; lines: mean of "
-        "the pages with the same number of lookups.",
+        "the medians of all pages with the same number of lookups.",
         data=amortisation_data,
         chart=amortisation,
         table=amortisation_table,

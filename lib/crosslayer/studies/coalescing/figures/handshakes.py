@@ -227,8 +227,8 @@ FIGURES = (
         caption="Time with an H3 1-RTT load minus time with an H3 0-RTT load of the same round, in multiples of the "
         "link's RTT. Two times are compared: start of the response (all pages pooled), and PLT (each page "
         "separately).",
-        note=f"Filled: medians, 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11. Dashed: "
-        "0 and 1 RTT.",
+        note=f"Filled: medians, 95 % intervals. Hollow: differences between medians in {PAPER} Figs. 10 and 11. "
+        "Dashed: 0 and 1 RTT.",
         data=saving_data,
         chart=saving,
         table=with_published,

@@ -423,7 +423,7 @@ FIGURES = (
         caption="Differences of the PLT between two combinations of the same round, in percent of the median PLT of "
         "the baseline (DoUDP + H3 1-RTT). Three differences: DoQ minus DoUDP (both with H3 1-RTT), DoH minus DoQ (both "
         "with H3 1-RTT), and H3 1-RTT minus H3 0-RTT (both with DoQ).",
-        note=f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. "
+        note=f"Filled: medians of the differences, 95 % intervals. Hollow: differences between medians in {PAPER} Fig. "
         "8.",
         data=differences_data,
         chart=differences,
