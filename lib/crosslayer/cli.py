@@ -44,7 +44,7 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def cli() -> None:
-    """What does encrypted DNS cost a web user, and what does one connection for DNS and HTTP/3 save?
+    """What does encrypted DNS cost web users, and what is saved if DNS and HTTP/3 share one connection?
 
     \b
     crosslayer doctor                              what this machine can do

@@ -547,10 +547,10 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
     assert "On the slowest uplink, DoQ's cost reaches +11" in on_returning
     assert of.increases == (
         ("Page load time compared with plain DNS", *(f"{page} (copy)" for page in pages)),
-        ("First visit: DoQ", *signed(means["First visit", "DoQ"], 0)),
-        ("First visit: DoH", *signed(means["First visit", "DoH"], 0)),
-        ("Returning visit: DoQ with early data", *signed(means["Returning visit", "DoQ"], 1)),
-        ("Returning visit: DoH, resumed", *signed(means["Returning visit", "DoH"], 0)),
+        ("First visit, in virtual time: DoQ", *signed(means["First visit", "DoQ"], 0)),
+        ("First visit, in virtual time: DoH", *signed(means["First visit", "DoH"], 0)),
+        ("Returning visit, in virtual time: DoQ with early data", *signed(means["Returning visit", "DoQ"], 1)),
+        ("Returning visit, in virtual time: DoH, resumed", *signed(means["Returning visit", "DoH"], 0)),
     )
 
 

@@ -76,14 +76,14 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     multiple=True,
     type=TEXT,
     metavar="NAME=LAT,LON",
-    help="Position of a vantage point, for the map; repeatable.",
+    help="Latitude and longitude of the vantage point NAME, for the map; repeatable.",
 )
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
     "--zone",
     default="",
-    help="A zone of yours in which every name exists (wildcard). Also query new names in this zone, which no resolver "
-    "has in its cache.",
+    help="A zone of yours in which every name exists (wildcard). Also query new names in this zone: no resolver has "
+    "these names in its cache.",
 )
 @click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(

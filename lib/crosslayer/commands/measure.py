@@ -126,9 +126,9 @@ class _Measure(click.Command):
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Capture the loads of the first round of each link and page: packets and the TLS keys that decrypt them "
-    "(pcap), qlog of client and server (qlog), netlog of Chromium (netlog). The files are in OUT/captures; "
-    "`crosslayer show OUT` lists the loads.",
+    help="Capture the loads of the first round of each link and page. pcap: packets, and the TLS keys that decrypt "
+    "them. qlog: qlog of client and server. netlog: netlog of Chromium. The files are in OUT/captures; `crosslayer "
+    "show OUT` lists the loads.",
 )
 @click.option(
     "--capture-rounds",
@@ -145,8 +145,8 @@ class _Measure(click.Command):
     "--server",
     type=TEXT,
     metavar="ADDRESS|LIST",
-    help="For --study authoritative: query a server of yours over the real network. Give its ADDRESS to query it over "
-    "all transports. A LIST (as for `crosslayer compare`) gives its address and the only transports to use.",
+    help="For --study authoritative: query a server of yours over the real network. With its ADDRESS, it is queried "
+    "over all transports. With a LIST (as for `crosslayer compare`), it is queried only over the transports in LIST.",
 )
 @click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
 @click.option(
@@ -162,8 +162,8 @@ class _Measure(click.Command):
     type=TEXT,
     multiple=True,
     metavar="NAME|LIST",
-    help="For --sites: resolvers that look up the pages' host names: a NAME or a LIST as for `crosslayer compare`; "
-    "repeatable.  [default: the file that $CROSSLAYER_RESOLVERS names]",
+    help="For --sites: resolvers for the pages' host names. Give a NAME or a LIST as for `crosslayer compare`; repeat "
+    "the option for more resolvers.  [default: the file that $CROSSLAYER_RESOLVERS names]",
 )
 @click.option(
     "--ca",

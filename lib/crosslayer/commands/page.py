@@ -67,8 +67,8 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 
     The page requests the same resources from the same hosts, in the same order of discovery and with the same sizes.
     Bodies come from the HAR. If the HAR lacks a body, the command generates one of the recorded type and size. Cookies,
-    credentials and values in URLs are removed. The command reports what else it omits, and which studies can use the
-    page.
+    credentials and query strings of URLs are removed. The command reports what else it omits, and which studies can use
+    the page.
 
     To record a HAR in Chromium, open the developer tools, tab Network, load the page with an empty cache, and choose
     "Export HAR".
@@ -110,8 +110,8 @@ def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: s
     """Make a page from SAVED, a folder into which a browser saved a page with all its files.
 
     SAVED contains the HTML document and, next to it, the folder with its files, e.g. shop.html and shop_files. The
-    command makes the page as `page from-har` does, with one exception: all its files come uncompressed from one host,
-    because a folder records neither hosts nor transferred bytes.
+    command makes the page as `page from-har` does, with one exception: a folder records neither hosts nor transferred
+    bytes, so one host serves all files, uncompressed.
     """
     from crosslayer import pages
 

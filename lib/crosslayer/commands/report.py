@@ -18,9 +18,10 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
     """Make the report of the dataset in FOLDER: its figures, its claims, and HTML files that show them.
 
     OUT/index.html has a summary of the results, and links to the studies and claims. The HTML files need no network.
-    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. With --compare, the report
-    also shows the verdicts of the other dataset, and how many of them differ from those of FOLDER. If one dataset was
-    measured in real time and the other in virtual time, the report shows the part of each time that is computing.
+    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. The report
+    also shows the claims' verdicts for each dataset of --compare, and how many of them differ from those for FOLDER. If
+    one dataset was measured in real time and the other in virtual time, the report shows how much of each time is
+    computing.
 
     The command needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 

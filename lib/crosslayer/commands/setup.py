@@ -7,7 +7,7 @@ import click
 
 @click.command("setup")
 def command() -> None:
-    """Build crosslayer's Go programs (server, stub, guest programs) from the sources in the wheel, for this user.
+    """Build crosslayer's Go programs (server, stub, guest programs) for this user, from the sources in the package.
 
     The command needs Go, and network access to download Go modules. It takes one to five minutes. In a checkout, run
     `make setup` instead.

@@ -35,8 +35,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
-    help="What a new connection uses. none: nothing of earlier connections. ticket: a ticket and, over QUIC, an "
-    "address-validation token. early-data, only over h3 and quic: as ticket, and the query is sent as early data.  "
+    help="What a new connection reuses from earlier connections. none: nothing. ticket: a ticket and, over QUIC, an "
+    "address-validation token. early-data (only over h3 and quic): ticket and token; the query is sent as early data.  "
     "[default: ticket; none over udp and tcp]",
 )
 @click.option(
@@ -57,12 +57,16 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="If an idle connection got its last answer more than this many seconds ago, the next query tests the "
-    "connection. If no packet arrives within a probe timeout (PTO) after this query, the stub repeats the query on a "
+    help="If a connection without open queries got its last answer more than this many seconds ago, the next query "
+    "tests it. If no packet arrives within a probe timeout (PTO) after this query, the stub repeats the query on a "
     "new connection. 0: no test.",
 )
 @click.option("--metrics", type=PATH, help="Append the JSON line of each query to this file, not to standard output.")
-@click.option("--control", type=PATH, help="Path of a new Unix socket (control socket) that accepts commands.")
+@click.option(
+    "--control",
+    type=PATH,
+    help="Create a Unix socket at this path: the control socket, on which the stub accepts commands.",
+)
 @click.option(
     "--i-may-send-this",
     "consents",

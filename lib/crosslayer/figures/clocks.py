@@ -337,10 +337,9 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     agree = int(known["agrees"].sum())
     limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
-        f"Real and virtual time agree on {agree} of {known.height} differences. They agree if the 95 % interval of the "
-        f"deviation (real minus virtual time) overlaps the range from -{limit} to {limit} ms. If each difference were "
-        "the same in real and in virtual time, at most about one interval in twenty would lie outside this range by "
-        "chance."
+        f"Real and virtual time agree on {agree} of {known.height} differences. They agree if the 95 % interval of "
+        f"real minus virtual time overlaps the range from -{limit} to {limit} ms. If each difference were the same in "
+        "real and in virtual time, chance would put at most about one interval in twenty outside this range."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -348,10 +347,12 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
             counted = f"{rows.height} of {known.filter(of_measure).height}"
-            by_measure.append(f"{_IN_WORDS.get(measure, measure)} {counted} ({reach(rows['apart'], 1)} ms)")
+            by_measure.append(
+                f"{counted} differences of the {_IN_WORDS.get(measure, measure)} ({reach(rows['apart'], 1)} ms)"
+            )
     if not by_measure:
         return sentence
-    return f"{sentence} Number of disagreements (in brackets: their deviations): {', '.join(by_measure)}."
+    return f"{sentence} They disagree (in brackets: real minus virtual time) on {', '.join(by_measure)}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -379,13 +380,13 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Difference between two conditions of the same round, from a campaign in real time and from one in "
-            "virtual time. There is one difference for each link, page, measured time (e.g. the PLT) and pair of "
-            "conditions. If computing adds the same time to both conditions, their difference is the same in real and "
-            "in virtual time. Deviation: the difference in real time minus the difference in virtual time.",
-            note="Dots: medians in real time, 95 % intervals. Vertical ticks: virtual time. Hollow dots: the 95 % "
-            "interval of the deviation lies wholly above 0.1 ms or wholly below -0.1 ms. 0.1 ms is the resolution of a "
-            "browser's clock.",
+            caption="Duration of an exchange, a query or a page load in one condition, minus that in another condition "
+            "of the same round. One campaign measured these differences in real time, another in virtual time. There "
+            "is one difference for each link, page, kind of duration and pair of conditions. If computing adds the "
+            "same time to both conditions, real and virtual time give the same difference.",
+            note="Dots: medians in real time; bars: their 95 % intervals. Vertical ticks: medians in virtual time. "
+            "Hollow dots: the 95 % interval of real minus virtual time lies wholly above 0.1 ms or wholly below "
+            "-0.1 ms. 0.1 ms is the resolution of a browser's clock.",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

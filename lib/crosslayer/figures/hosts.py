@@ -57,7 +57,7 @@ HOSTS = Figure(
     notebook="cluster",
     caption="PLT of each host minus that of all hosts in the same condition. A/A self-check of each host: a load "
     "minus its repetition in the same round, in percent of their median.",
-    note="Dots: medians; bars: 95 % intervals, rounds resampled.",
+    note="Dots: medians; bars: 95 % intervals (bootstrap over rounds).",
     data=data,
     chart=chart,
     table=lambda frame: frame.select("panel", "host", "n", "rounds", "median", "low", "high"),

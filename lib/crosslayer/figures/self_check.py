@@ -103,10 +103,12 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     known = shown.filter(pl.col("low").is_not_null())
     margin = f"±{metrics.EQUAL_PERCENT:g} %"
     parts = {
-        f"90 % interval of the median PLT difference wholly within {margin}": known.filter(pl.col("equal")),
-        f"90 % interval of the median PLT difference not wholly within {margin}": known.filter(~pl.col("equal")),
-        "Whole PLT distributions of the two loads differ (Kolmogorov-Smirnov test, 5 %)": known.filter(
-            pl.col("ks_p") < _KS_LEVEL
+        f"Loads that count as equal (90 % interval of the median PLT difference within {margin})": known.filter(
+            pl.col("equal")
+        ),
+        f"Loads not shown to be equal (interval not within {margin})": known.filter(~pl.col("equal")),
+        "Loads whose PLT distributions differ, even if they count as equal (Kolmogorov-Smirnov test, 5 %)": (
+            known.filter(pl.col("ks_p") < _KS_LEVEL)
         ),
         "Too few rounds for an interval": shown.filter(pl.col("low").is_null()),
     }
@@ -117,11 +119,12 @@ SELF_CHECK = partial(
     Figure,
     name="aa-self-check",
     title="Self-check (A/A) and negative control",
-    caption="Differences of the PLT within a round. A/A: a load minus its repetition. Negative control: a load whose "
-    "ticket the server refuses, minus the H3 1-RTT load. The two loads of a pair make the same kind of handshake, so "
-    "a difference beyond chance is an error of the procedure.",
-    note="Each tick is one round. Orange: median and 90 % interval. Two loads count as equal if the whole 90 % "
-    "interval lies within the grey band, -3 % to +3 % (two one-sided tests at 5 %).",
+    caption="PLT differences between two loads of a round. A/A: PLT of a load minus that of its repetition. Negative "
+    "control: PLT of a load whose ticket the server refuses, minus that of the H3 1-RTT load. Both loads of a pair "
+    "make the same kind of handshake. A difference that chance does not explain is therefore an error of the "
+    "measurement.",
+    note="Each tick is one round. Orange: median difference and its 90 % interval. Two loads count as equal if this "
+    "whole interval lies within the grey band, -3 % to +3 % of the PLT (two one-sided tests at 5 %).",
     data=self_check_data,
     chart=self_check,
     table=self_check_table,

@@ -252,9 +252,12 @@ def _topic(topic: str, part: CampaignAnswer) -> str:
 
 
 def _increases(parts: Sequence[CampaignAnswer]) -> tuple[tuple[str, ...], ...]:
-    of_parts = [(_topic(topic, part), name, shares) for part in parts for topic, name, shares in part.increases]
-    pages = list(dict.fromkeys(page for _, _, shares in of_parts for page in shares))
-    rows = [(f"{topic}: {name}", *(shares.get(page, "–") for page in pages)) for topic, name, shares in of_parts]
+    of_parts = [(topic, _CLOCKS[part.clock], name, shares) for part in parts for topic, name, shares in part.increases]
+    pages = list(dict.fromkeys(page for _, _, _, shares in of_parts for page in shares))
+    rows = [
+        (f"{topic}, {clock}: {name}", *(shares.get(page, "–") for page in pages))
+        for topic, clock, name, shares in of_parts
+    ]
     return (("Page load time compared with plain DNS", *map(page_title, pages)), *rows) if rows else ()
 
 

@@ -125,8 +125,8 @@ FIGURE = Figure(
     notebook=STUDY,
     caption="Times of two queries for a name in the resolver's cache: the first query on a new connection, and the "
     "next query on the same connection.",
-    note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled. With more than 30 rows, only "
-    "the fastest are drawn.",
+    note="Marks: medians; bars: 95 % intervals (bootstrap over vantage points and rounds). With more than 30 rows, "
+    "only the fastest are drawn.",
     data=figure_rows,
     chart=_chart,
     table=lambda frame: frame.select(

@@ -34,16 +34,16 @@ def token_verdict(frame: pl.DataFrame) -> str:
     sentence = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
-        f" The token saves about one round-trip on {' and '.join(whole)}. Without a token, a server may send at most "
-        "three times the bytes that it has received (RFC 9000, section 8.1). "
-        f"{'The documents of these pages are' if len(whole) > 1 else 'The document of this page is'} larger than this "
-        "limit."
+        f" The token saves about one round-trip on {' and '.join(whole)}. Until the client's address is validated, a "
+        "server may send at most three times the bytes that it has received (RFC 9000, section 8.1). A token validates "
+        f"the address at once. The document{'s' if len(whole) > 1 else ''} of {' and '.join(whole)} "
+        f"{'exceed' if len(whole) > 1 else 'exceeds'} this limit."
         if whole
         else ""
     )
     return (
-        f"With early data, the document is complete earlier with the token than without it: by {sentence} (medians "
-        f"over all links).{why}"
+        "Loads with early data: the time until the document is complete without the token, minus this time with the "
+        f"token, is {sentence} (medians over all links).{why}"
     )
 
 

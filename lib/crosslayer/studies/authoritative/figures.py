@@ -310,7 +310,8 @@ FIGURES = (
         caption="Mean response time on kept (already open) connections, minus the link's RTT, minus the processing "
         "time. The processing time is the mean response time over the same transport on the link without delay. The "
         "figure shows the rest, which neither the round-trip nor processing explains.",
-        note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance (2 % of the RTT, at least 0.5 ms).",
+        note="Dots: means; bars: 95 % intervals (bootstrap over rounds). Grey: tolerance (2 % of the RTT, at least "
+        "0.5 ms).",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
         table=(

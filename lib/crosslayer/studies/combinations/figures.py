@@ -48,8 +48,8 @@ from crosslayer.vocabulary import Protocol
 
 BASELINE = combination("DoUDP", FULL)
 _SUM = (
-    "As in the paper TNSM24, each PLT is the sum of two times: of a DNS exchange and of a page load. They are measured "
-    "separately, one after the other in the same round. The browser does not resolve names itself."
+    "As in TNSM24, PLT here means the time of a DNS exchange plus the time of a page load. In this page load, the "
+    "browser resolves no names. Exchange and page load are measured one after the other in the same round."
 )
 _NOTHING = "no rounds with both an exchange and a load"
 _CLEAR = 0.05
@@ -270,7 +270,7 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges or loads."
     return (
         "PLT with DoQ minus PLT with DoUDP, in percent of the latter (medians; ranges: over links and pages). If both "
-        f"page loads have a web ticket and a token: {fair}. If, as in the paper, only the page load with DoQ has them: "
+        f"page loads have a web ticket and a token: {fair}. If, as in TNSM24, only the page load with DoQ has them: "
         f"{unfair}."
     )
 
@@ -436,11 +436,12 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series, as in the paper: "
-        "only the page load with DoQ has a web ticket (a session ticket of the web server) and a token. Other series: "
-        "both page loads have no web ticket, both have a web ticket, or both have a web ticket and a token.",
-        note=f"{_NOTE} In the first series, the two sides differ in exchange and page load; in all other series, only "
-        "in the exchange.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series, as in TNSM24: "
+        "the page load with DoQ has a web ticket (a session ticket of the web server) and an address-validation token; "
+        "that with DoUDP has neither. Other series: both page loads have no web ticket, both have a web ticket, or "
+        "both have a web ticket and a token.",
+        note=f"{_NOTE} In the first series, the PLTs with DoQ and DoUDP differ in exchange and page load; in all other "
+        "series, only in the exchange.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,

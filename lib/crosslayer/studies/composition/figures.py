@@ -40,8 +40,8 @@ def composition_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
     return (
-        "Time of a DNS exchange plus a decoupled load, minus the time of a coupled load of the same round (medians; "
-        f"ranges: over links and pages). {'. '.join(sentences)}."
+        "Sum of the times of a DNS exchange and a decoupled load, minus the time of a coupled load of the same round "
+        f"(medians; ranges: over links and pages). {'. '.join(sentences)}."
     )
 
 
@@ -65,10 +65,10 @@ FIGURES = (
         name="composition",
         title="DNS exchange plus decoupled load, minus coupled load",
         notebook="question_composition",
-        caption="Time of a DNS exchange plus that of a decoupled load, minus that of a coupled load of the same round. "
-        "The time of a load is that until the first byte, or the PLT. Decoupled load: the browser is given the address "
-        "and resolves no name. Coupled load: the browser resolves the name itself. Encrypted transports resume a "
-        "session.",
+        caption="Sum of the times of a DNS exchange and a decoupled load, minus the time of a coupled load of the same "
+        "round. Decoupled load: the browser is given the address and resolves no name. Coupled load: the browser "
+        "resolves the name itself. Each load has two times: the time until the first byte, and the PLT. Over DoH and "
+        "DoQ, lookups resume a TLS session.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

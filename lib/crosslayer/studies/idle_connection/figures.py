@@ -201,11 +201,10 @@ FIGURES = (
         caption="Time from the first query after an idle time to its valid answer, repetitions by the client "
         "included, on the link with the longest RTT. Columns: event that affects the client's connection, in the "
         "middle of the idle time. Rows: transport and length of the idle time.",
-        note="Bars: 95 % intervals (rounds resampled). Chromium resolves names itself, over DoH and DoH3 only. All "
-        "clients except Chromium repeat a query at once after an error, and also after 5 s without an answer. No mark: "
-        "not measured, or no round with a valid answer (a client gives up after 20 queries). The stub without path "
-        "probe does not test its old connection after an idle time. In the data, it is stub-no-idle-probe, and "
-        "crosslayer's client is library.",
+        note="Bars: 95 % intervals (bootstrap over rounds). Chromium resolves names itself, over DoH and DoH3 only. "
+        "Other clients repeat a query at once after an error, and after 5 s without an answer. No mark: not measured, "
+        "or no valid answer to 20 queries in any round. In the data, the stub without path probe is "
+        "stub-no-idle-probe, and crosslayer's client is library.",
         data=idle_data,
         chart=idle_connections,
         table=("measure", "link", "protocol", "path_event", "idle", "client", "n", "median", "low", "high"),

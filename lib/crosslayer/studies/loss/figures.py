@@ -215,16 +215,17 @@ def saved_verdict(frame: pl.DataFrame) -> str:
             if saving:
                 saved_rtt = reach(pl.Series([values["median"] for _, values in saving]), 1)
                 losses = _listed([loss for loss, _ in saving])
-                parts.append(f"{saved_rtt} RTT at the {_written(measure)} ({losses} % loss)")
+                parts.append(f"the {_written(measure)} is {saved_rtt} RTT shorter at {losses} %")
             elif rows:
-                parts.append(f"no loss rate at the {_written(measure)}")
+                parts.append(f"the {_written(measure)} is shorter at no loss rate")
         if parts:
             sentences.append(f"{series}: {'; '.join(parts)}")
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Time that early data saves, and loss rates at which it saves time (whole interval above 0). "
-        f"{'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too."
+        "Time of a lookup with early data, compared with a full handshake at the same loss rate. Shorter: the whole "
+        f"interval of the difference is above 0. Ranges: over the loss rates. {'. '.join(sentences)}. If the first "
+        "flight is lost, the early data in it is lost, too."
     )
 
 
@@ -234,9 +235,10 @@ FIGURES = (
         title="A lookup when packets are lost",
         notebook="question_loss",
         caption="Duration of one lookup. DoT, DoH and DoQ: new connection with a full handshake. DoQ 0-RTT: new "
-        "connection with early data. DoQ, kept: connection that is already open. Horizontal axis: share of packets "
-        "lost in each direction, each packet independently of the others.",
-        note="Bars: 95 % intervals (rounds resampled). P99 (99th percentile) is drawn only with at least 100 lookups.",
+        "connection with early data. DoQ, kept: connection that is already open. Horizontal axis: loss rate in each "
+        "direction; each packet is lost independently of the others.",
+        note="Bars: 95 % intervals (bootstrap over rounds). The 99th percentile (P99) is drawn only for points with at "
+        "least 100 lookups.",
         data=loss_data,
         chart=lookups,
         table=_LOSS_TABLE,
@@ -247,10 +249,11 @@ FIGURES = (
         name="loss-early-data",
         title="What early data saves when packets are lost",
         notebook="question_loss",
-        caption="Time saved by early data, against the share of packets lost in each direction. DoQ: a lookup. "
-        "HTTP/3: a DoH3 lookup, as an example of a small GET. Each value is a quantile of the time with a full "
-        "handshake, minus the same quantile of the time with early data.",
-        note="Bars: 95 % intervals (rounds resampled). P99 (99th percentile) is drawn only with at least 100 lookups.",
+        caption="Time saved by early data, against the loss rate in each direction. DoQ: a lookup over DoQ. HTTP/3: a "
+        "lookup over DoH3, as an example of a small GET. Each value is a quantile of the time with a full handshake, "
+        "minus the same quantile of the time with early data.",
+        note="Bars: 95 % intervals (bootstrap over rounds). The 99th percentile (P99) is drawn only for points with at "
+        "least 100 lookups.",
         data=loss_data,
         chart=saved,
         table=_LOSS_TABLE,

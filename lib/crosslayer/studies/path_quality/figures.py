@@ -259,9 +259,10 @@ def shared_verdict(frame: pl.DataFrame) -> str:
     if not sentences or not differences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
-        "Over TCP, an answer waits until lost packets before it have been repeated (head-of-line blocking). Share of "
-        f"answers that take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. Difference of the 95th percentile of "
-        f"the time from query to answer at {conditions[-1]} [95 % interval]: {', '.join(differences)}."
+        "Over TCP, an answer that has arrived waits until packets lost before it are retransmitted (head-of-line "
+        f"blocking). Share of answers that take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. Difference of the "
+        f"95th percentile of the time from query to answer at {conditions[-1]} [95 % interval]: "
+        f"{', '.join(differences)}."
     )
 
 
@@ -295,10 +296,11 @@ FIGURES = (
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
         caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
-        "lookup. HTTP/3: a DoH3 lookup, as an example of a small GET. Each mark is a quantile of the time with a full "
-        "handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills the queue.",
-        note="RTT means the RTT of the idle path. Bars: 95 % intervals (rounds resampled). P99 (the 99th percentile) "
-        "is drawn only for paths with at least 100 lookups.",
+        "lookup over DoQ. HTTP/3: a lookup over DoH3, as an example of a small GET. Each value is a quantile of the "
+        "time with a full handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills "
+        "the queue.",
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (bootstrap over rounds). The 99th percentile "
+        "(P99) is drawn only for points with at least 100 lookups.",
         data=early_data_data,
         chart=early_data,
         table=_table,
@@ -309,9 +311,11 @@ FIGURES = (
         name="path-shared",
         title="Queries that share a connection when packets are lost",
         notebook="question_path_quality",
-        caption="Time from query to answer. Rows: share of packets lost in each direction, each packet independently "
-        "of the others. The stub sends a hundred queries, one every 10 ms, over one connection on 4G (DoUDP has none).",
-        note="Bars: 95 % intervals (rounds resampled). A DoUDP query without an answer is repeated after one second.",
+        caption="Time from query to answer on 4G. Rows: loss rate in each direction; each packet is lost independently "
+        "of the others. The stub sends a hundred queries, one every 10 ms, over one connection. DoUDP uses no "
+        "connection.",
+        note="Bars: 95 % intervals (bootstrap over rounds). A DoUDP query without an answer is repeated after one "
+        "second.",
         data=shared_data,
         chart=shared,
         table=_table,
@@ -324,9 +328,9 @@ FIGURES = (
         notebook="question_path_quality",
         caption="Time until the last byte of the page arrives, name resolution included. Each value is a quantile of "
         "the time with two connections, minus the same quantile of the time with one connection for name and page. "
-        "Rows: share of packets lost in each direction, each packet independently of the others. The name is resolved "
+        "Rows: loss rate in each direction; each packet is lost independently of the others. The name is resolved "
         "over DoH3, the page is loaded over HTTP/3.",
-        note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
+        note="Right of 0: one connection is faster. Bars: 95 % intervals (bootstrap over rounds).",
         data=coalescing_data,
         chart=coalescing,
         table=_table,

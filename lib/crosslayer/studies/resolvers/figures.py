@@ -308,8 +308,8 @@ FIGURES = (
         notebook=FIGURE.notebook,
         caption="Every round measures the first resolver twice, as if it were two. The true difference is 0, so each "
         "measured difference is an error.",
-        note="Marks: medians of the differences within rounds; bars: 95 % intervals, vantage points and rounds "
-        "resampled.",
+        note="Marks: medians of the differences within rounds; bars: 95 % intervals (bootstrap over vantage points "
+        "and rounds).",
         data=self_check_data,
         chart=self_check,
         table=lambda frame: frame.select("resolver", "measure", "transport", "n", "median", "low", "high"),
@@ -333,7 +333,8 @@ FIGURES = (
         paper_figure="IMC22 Table 1",
         notebook=FIGURE.notebook,
         caption="Median IP payload of each part of an exchange on a new connection, counted from the packets. "
-        "Encrypted transports resume a session. Only resolvers that answered over DoUDP, DoTCP, DoQ, DoH and DoT.",
+        "Over encrypted transports, this connection resumes a TLS session. Only resolvers that answered over DoUDP, "
+        "DoTCP, DoQ, DoH and DoT.",
         note="Bold: measured; below: published. Packets are counted only if the client may capture them. Our queries "
         "have padding and no cookie; the paper's have a cookie and no padding.",
         data=table1_data,
@@ -347,8 +348,8 @@ FIGURES = (
         paper_figure="IMC22 Fig. 2",
         notebook=FIGURE.notebook,
         caption="Median handshake and resolve time (query to answer) on a new connection, for a name in the resolver's "
-        "cache. Encrypted transports resume a session. Only resolvers that answered over DoUDP, DoTCP, DoQ, DoH and "
-        "DoT.",
+        "cache. Over encrypted transports, this connection resumes a TLS session. Only resolvers that answered over "
+        "DoUDP, DoTCP, DoQ, DoH and DoT.",
         note="Numbers: medians, ms. Intervals (in the table) resample vantage points and resolvers. Published: median "
         "handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,

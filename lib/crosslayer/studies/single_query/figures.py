@@ -166,7 +166,7 @@ FIGURES = (
         paper_figure="IMC22 Table 1",
         notebook="single_query",
         caption="Median IP payload of each part of an exchange on a new connection, counted from the packets. "
-        "Encrypted transports resume a session.",
+        "Over encrypted transports, this connection resumes a TLS session.",
         note="Bold: measured; below: published (medians over 275 or 276 resolvers). The total is the sum of the "
         "medians.",
         data=table1_data,

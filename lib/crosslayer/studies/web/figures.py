@@ -373,7 +373,7 @@ FIGURES = (
         notebook="web_performance",
         caption="Median PLT relative to the median PLT with DoUDP. Rows: links without loss. Columns: pages, ordered "
         "by number of lookups. In Fig. 4 of the paper, the same grid has vantage points in place of links.",
-        note="Marks: medians; bars: 95 % intervals (rounds resampled). Vertical line: DoUDP.",
+        note="Marks: medians; bars: 95 % intervals (bootstrap over rounds). Vertical line: DoUDP.",
         data=fig4_data,
         chart=fig4,
         table=("link", "page", "lookups", "series", "n", "median", "low", "high"),
