@@ -78,7 +78,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     order = list(dict.fromkeys(frame["measure"]))
     looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
     base = alt.Chart(width=TEXT_WIDTH - 130, height=max(80, _ROW_PX * len(order) * max(2, len(looks) // 2)))
-    x = alt.X("median:Q", title="Resolver minus itself (ms)", axis=alt.Axis(tickCount=7))
+    x = alt.X("median:Q", title="Same resolver: second target minus first (ms)", axis=alt.Axis(tickCount=7))
     tooltip = marks.tooltip("resolver", "measure", "transport", value="difference, ms", counted="rounds")
     look = marks.encode_series("transport", looks, "color", "shape", "offset")
     chart: AnyChart = alt.layer(*marks.intervals(base, x, marks.rows("measure", order), tooltip, look))
