@@ -1,8 +1,8 @@
 """The interface of a study: a package `studies/NAME/` and a line of `studies/__init__.py`.
 
 The package has `STUDY` in its `__init__`, and a module for each task: `measure` (`MEASURER`), `figures` (`FIGURES`),
-`claims` (`CLAIMS`) and `answer` (`numbers`, `answer`). These modules are imported on use, so analysis imports no
-browser code and measuring no chart library.
+`claims` (`CLAIMS`) and `answer` (`numbers`, `answer`). A module is imported when it is used. So an analysis does not
+import browser code, and a measurement does not import the chart library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report and the notebook that explains it."""
+    """A part of the report, with the notebook that explains this part."""
 
     notebook: str
     """File name of the notebook without its ending."""

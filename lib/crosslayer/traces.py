@@ -146,7 +146,7 @@ def from_text(text: str) -> Trace:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Lines of a file that are neither empty nor comments, each after its position (file and line number)."""
+    """Pairs of position (file and line number) and text, for each line that is neither empty nor a comment."""
     text = read_text(path, TraceError, "Name a trace that is there.")
     for number, line in enumerate(text.splitlines(), 1):
         if (line := line.strip()) and not line.startswith("#"):
@@ -189,7 +189,7 @@ def _opportunities(path: Path) -> Line:
 
 
 def _rows(path: Path, known: tuple[str, ...], required: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Rows of a CSV file with a header, each after its position (file and line number)."""
+    """Pairs of position (file and line number) and values by column, for each row of a CSV file with a header."""
     lines = list(_lines(path))
     header = [name.strip() for name in lines[0][1].split(",")] if lines else []
     if missing := [name for name in required if name not in header]:

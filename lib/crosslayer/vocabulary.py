@@ -132,7 +132,7 @@ class Role(StrEnum):
     MEASURED = "measured"
     """A result of the study."""
     PRIMING = "priming"
-    """Fetched ticket and token for the next observation, or set up its connection; never analysed."""
+    """Preparation of the next observation: fetches its ticket and token, or sets up its connection. Never analysed."""
     SELF_CHECK = "self-check"
     """A repetition of a measured observation in the same round (A/A)."""
     CONTROL = "control"
@@ -260,9 +260,9 @@ class QueryState(StrEnum):
     EARLY_DATA = "early-data"
     """A new connection with a session ticket; the query is sent in the first flight (0-RTT)."""
     IDLE = "idle"
-    """The connection of the previous query, after an idle time of the plan."""
+    """The connection of the previous query, after an idle time that the plan sets."""
     IDLE_SEARCH = "idle-search"
-    """As `IDLE`, but after an idle time of the search for the time after which the network forgets the flow."""
+    """As `IDLE`, but the idle time comes from the search for the time after which the network forgets the flow."""
 
 
 class CacheUse(StrEnum):
@@ -284,9 +284,9 @@ class EventKind(StrEnum):
     MISSED_ROUND = "missed-round"
     """A round could not be measured before the next one was due."""
     INTERCEPTED = "intercepted"
-    """A query to an address without a host was answered."""
+    """A query was answered although no host has the address to which it was sent."""
     NOT_INTERCEPTED = "not-intercepted"
-    """A query to an address without a host was not answered."""
+    """A query to an address that no host has was not answered."""
     ADDRESS_CHANGED = "address-changed"
     """The client got another address during a round."""
     CLOCK_STEPPED = "clock-stepped"

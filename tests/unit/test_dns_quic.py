@@ -103,7 +103,7 @@ def make_chain(folder: Path, *, filler_bytes: int = 0, age: timedelta = timedelt
 
 
 class FarEnd:
-    """A DoQ and DoH3 server on aioquic that accepts early data, or sends a Retry first."""
+    """A DoQ and DoH3 server based on aioquic that accepts early data, or sends a Retry first."""
 
     def __init__(self, folder: Path, reply: Reply | None = None, *, retry: bool = False) -> None:
         self.configuration = QuicConfiguration(is_client=False, alpn_protocols=["doq", "h3"])

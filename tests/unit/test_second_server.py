@@ -1,4 +1,4 @@
-"""Parts of the server on aioquic that need no network: answers, checks of RFC 9250 and RFC 8484, tokens, tickets."""
+"""Parts of the aioquic server that need no network: answers, checks of RFC 9250 and RFC 8484, tokens, tickets."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class _UmlKernel(Process):
 
 
 class _Heartbeat(Process):
-    """The program `heartbeat.py`: wakes the guest every millisecond, so that no packet waits longer for the guest."""
+    """The program `heartbeat.py`: wakes the guest every millisecond, so that a packet waits about 1 ms at most."""
 
     name = "the heartbeat of the link"
     fault = TestbedError
@@ -279,7 +279,8 @@ class _Heartbeat(Process):
 class InlineProgram(Process):
     """A program that forwards packets between the client's veth pair and the client's bridge.
 
-    It works with every backend. Packets pass through the program only between `engage` and `bypass`.
+    It works with every backend. Packets pass through the program from a call of `engage` until the next one of
+    `bypass`.
     """
 
     fault = TestbedError
@@ -343,8 +344,8 @@ class InlineProgram(Process):
 class TraceReplay(InlineProgram):
     """The program that replays a trace; it is the same for both backends.
 
-    No queueing discipline of the kernel can replay a trace exactly: netem schedules each packet on arrival at the
-    current rate, and every change of rate refills a token bucket.
+    No queueing discipline of the kernel can replay a trace exactly. netem computes a packet's departure when the packet
+    arrives, from the rate at that moment. A token bucket is refilled by every change of its rate.
     """
 
     name = "the trace replay"
@@ -379,7 +380,7 @@ class Middlebox(InlineProgram):
         self._send(rules=[fault.command(addresses) for fault in faults])
 
     def begin(self, epoch_ns: int) -> None:
-        """Set the time at which the faults' delays (`PathFault.after_s`) begin, ns since the Unix epoch.
+        """Set the time from which `PathFault.after_s` of the faults is counted, ns since the Unix epoch.
 
         Also route the client's packets through this program.
         """
@@ -418,9 +419,9 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
     """Find the files of the `uml` backend; returns kernel, its version, modules in load order, and the guest's init.
 
     `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_UML_LINK` the init. Without
-    `CROSSLAYER_UML`, an installed kernel is used. The kernel of `make guest`, which needs no modules, is used instead
-    if no kernel is installed or the processor has AMX, on which Debian's kernel crashes. `TestbedError` or
-    `ResourceError` names the missing part and its package.
+    `CROSSLAYER_UML`, an installed kernel is used. The kernel of `make guest`, which needs no modules, takes its place
+    in two cases, if that kernel was built: no kernel is installed, or the processor has AMX. Debian's kernel crashes on
+    a processor with AMX. `TestbedError` or `ResourceError` names the missing part and its package.
     """
     init = resources.locate("uml-link").path
     kernel_setting = os.environ.get("CROSSLAYER_UML")
@@ -489,9 +490,9 @@ def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> N
 def packet_port(outer: str, inner: str, bridge: str) -> int:
     """Open a packet socket at a bridge, for use as a program's network card; returns its file descriptor.
 
-    The socket is bound to one end of a veth pair; the other end is a port of the bridge. Unlike a TAP device it needs
-    no device file, which some machines do not let ordinary users open. The socket does not receive packets
-    that the program itself sends.
+    The socket is bound to one end of a veth pair; the other end is a port of the bridge. A TAP device would need a
+    device file, and some machines do not let ordinary users open it. The socket does not receive packets that the
+    program itself sends.
     """
     with namespaces.namespace(network.LINK), IPRoute() as ip:
         _veth(ip, outer, inner, {outer: bridge})

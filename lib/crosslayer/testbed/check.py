@@ -200,7 +200,7 @@ class Prober:
         return sent, arrived
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
-        """Delay that a queue adds to small packets of other flows while frames arrive at twice the queue's rate, ms.
+        """Delay, ms, that a queue adds to small packets while frames of another flow arrive at twice the queue's rate.
 
         The load lasts until a FIFO is full. The value is the median delay in the last fifth of the load, minus the
         median delay before the load. It is None if all small packets of one of the two periods were lost.
@@ -398,8 +398,8 @@ def calibrated_delays(
     The path's own delay (bridges, guest, serialisation of the small probe) is subtracted in equal halves. A measurement
     is repeated if its interquartile range is too large, i.e. the host disturbed it. So a stall does not change the
     link's delay. Corrections are limited to the largest delay of any path (`_PATH_MS`). A larger deviation comes from
-    the host, and the check reports it. `apply` configures the link. `TestbedError` if fewer than `_FEW` probes of each
-    measurement come back.
+    the host, and the check reports it. `apply` configures the link. `TestbedError` if a measurement and all its
+    repetitions each get fewer than `_FEW` probes back.
     """
     rates = [rate for rate in (profile.download_mbit, profile.upload_mbit) if rate]
     least = max(0.0, profile.rtt_ms - _PATH_MS - sum(_PROBE_BYTES * 8e-3 / rate for rate in rates)) / 2

@@ -33,8 +33,8 @@ class EchKey:
         Parameters
         ----------
         public_name
-            The name in the unencrypted hello. The server's certificate must contain it. Otherwise clients reject the
-            new key that the server sends if the client's key is outdated.
+            The name in the unencrypted hello. The server's certificate must contain it. If a client's key is outdated,
+            the server sends a new key, which the client rejects if the certificate lacks this name.
         number
             `config_id`, 0 to 255.
         """

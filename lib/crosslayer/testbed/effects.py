@@ -21,7 +21,7 @@ JITTER_PROBES = 200
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of the one-way delay quantiles that a check stores."""
 MANAGED_MS = 10.0
-"""Maximum delay that fq_codel or cake may add to packets of other flows, ms.
+"""Maximum delay that fq_codel or cake may add to small packets while another flow overloads the queue, ms.
 
 The jitter, and the time to transmit `_FRAMES_LEAVING` frames, are allowed in addition.
 """
@@ -81,7 +81,7 @@ class Probing(Protocol):
         """Send small packets to the server's end, which echoes them; returns the one-way delays of both directions."""
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
-        """Delay that an overloaded queue adds to packets of other flows, ms."""
+        """Delay that a queue adds to small packets while another flow overloads the queue, ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +100,12 @@ class Effects:
     """One-way delay quantiles at `LEVELS`, ms."""
     delay_quantiles_up_ms: tuple[float, ...] | None = None
     queueing_down_ms: float | None = None
-    """Delay that the queue adds to packets of other flows under a load above its rate, ms."""
+    """Delay that the queue adds to small packets while another flow's load exceeds the queue's rate, ms."""
     queueing_up_ms: float | None = None
     trace_offset_ms: float | None = None
     """Position in the trace from which the link replays it, ms."""
     trace_late_down_ms: float | None = None
-    """99th percentile of the time by which packets left later than the trace says, ms."""
+    """99th percentile of the packets' lateness: departure minus the departure that the trace gives; ms."""
     trace_late_up_ms: float | None = None
     cross_mbit: float | None = None
     """Payload rate of the cross-traffic during the round, Mbit/s."""

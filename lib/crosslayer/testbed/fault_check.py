@@ -193,9 +193,9 @@ def _answered(end: socket.socket, probe: _Probe) -> bool:
 
 @contextmanager
 def _server_frames() -> Iterator[list[tuple[int, int]]]:
-    """Record the frames that arrive at the server's end during the block.
+    """Record the frames that arrive at the server's end while the body of the `with` statement runs.
 
-    Yields a list, which is filled after the block: source port and length in bytes of each frame.
+    Yields a list, which is filled when the body ends: source port and length in bytes of each frame.
     """
     frames: list[tuple[int, int]] = []
     with namespaces.namespace(network.SERVER):

@@ -40,7 +40,7 @@ class NetemRule:
 
 @dataclass(frozen=True, slots=True)
 class ExtraDelay:
-    """Delay of one direction's packets beyond netem's rule, ms."""
+    """Additional delay of one direction's packets: departure minus the departure that netem's rule gives, ms."""
 
     direction: Direction
     packets: int
@@ -71,7 +71,7 @@ class DelayMeter:
             ring.start()
 
     def extra_delays_ms(self, down: NetemRule, up: NetemRule) -> list[ExtraDelay]:
-        """Stop capturing; returns, per direction, the delay of the captured packets beyond netem's rule.
+        """Stop capturing; returns, per direction, the additional delay of the captured packets.
 
         Directions without packets are omitted. The list is empty if a ring overflowed or the clock was set.
         """
@@ -97,7 +97,9 @@ def _clock_offset_ms() -> float:
 
 
 def extra_delays_ms(entered: Sequence[Frame], departed: Sequence[Frame], rule: NetemRule) -> list[float]:
-    """Delay of each packet beyond netem's rule, ms; packets that did not leave the link are omitted.
+    """Additional delay of each packet: departure minus the departure that netem's rule gives, ms.
+
+    Packets that did not leave the link are omitted.
 
     Parameters
     ----------

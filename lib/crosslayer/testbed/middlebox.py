@@ -2,8 +2,8 @@
 
 The program is a file of its own and imports only the standard library. `middlebox.py NEAR FAR` receives two inherited
 packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON:
-{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the time at which their delays (`after_ns`)
-begin, ns since the Unix epoch. The answer to every command is a line with the number of packets that each rule has
+{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the time from which their `after_ns` is
+counted, ns since the Unix epoch. The answer to every command is a line with the number of packets that each rule has
 matched since it was set; {"count": true} only requests this answer.
 
 Rules apply to UDP and TCP over IPv4 without options and over IPv6 without extension headers. Rules with the selector
@@ -167,7 +167,7 @@ class BlockRule:
     def matches(self, segment: Segment, since_begin_ns: int) -> bool:
         """Whether the rule applies to a packet; if it does, `matched` is increased.
 
-        `since_begin_ns` is the time between the start that the command `begin` sets and the packet's arrival, ns.
+        `since_begin_ns` is the packet's arrival time minus the time that the command `begin` set, ns.
         """
         if since_begin_ns < self.values["after_ns"]:
             return False
@@ -203,7 +203,7 @@ class BlockRule:
         return kind == _QUIC_INITIAL and len(segment.payload) >= self.values["least_bytes"]
 
     def _has_ech(self, segment: Segment) -> bool:
-        """Whether a segment completes a ClientHello with ECH and the rule's name, or follows one on its connection."""
+        """Whether a segment or an earlier one of its flow completed a ClientHello with ECH and the rule's name."""
         flow = segment.flow
         if segment.flags & _SYN:
             self._blocked.discard(flow)

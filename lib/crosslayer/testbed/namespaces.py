@@ -1,8 +1,8 @@
 """Private namespaces for every measurement, entered by re-executing the command.
 
-They are user, network, mount and PID namespaces, which need no root. No packet leaves the network namespaces; `enter`
-without `own_network` creates none. When the process ends for any reason, the kernel removes every namespace, interface
-and child process.
+They are user, network, mount and PID namespaces, which need no root. No packet leaves the network namespaces. Without
+`own_network`, `enter` creates no network namespace. When the process ends for any reason, the kernel removes every
+namespace, interface and child process.
 """
 
 from __future__ import annotations

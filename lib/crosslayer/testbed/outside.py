@@ -77,12 +77,12 @@ def obtain_consent(what: str, where: str, *, given: bool, ask: Callable[[str], s
 
 
 def allow(addresses: Iterable[str]) -> None:
-    """Record that the user consented to packets to these addresses, for the rest of this process."""
+    """Record the user's consent that packets are sent to these addresses, for the rest of this process."""
     _allowed.update(map(canonical, addresses))
 
 
 def allow_any_name() -> None:
-    """Record that the user consented to loads of pages in a browser, and of resources on every host that pages name."""
+    """Record the user's consent that a browser loads pages, with resources from every host that these pages name."""
     _allowed.add(_ANY_NAME)
 
 
@@ -121,9 +121,10 @@ def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.so
 
 
 def check_names(names: Iterable[str], program: str) -> None:
-    """Raise `OutsideError` if a program would look up names and send packets to addresses that are unknown before.
+    """Raise `OutsideError` if a program would look up names and send packets to the addresses that it gets.
 
-    Such lookups are allowed if `private` returns True, for `localhost`, and after `allow_any_name`.
+    Such addresses cannot be checked, because they are unknown before the lookup. The lookups are allowed if `private`
+    returns True, for `localhost`, and after `allow_any_name`.
     """
     if not private() and _ANY_NAME not in _allowed and (unknown := sorted(set(names) - {"localhost"})):
         raise OutsideError(

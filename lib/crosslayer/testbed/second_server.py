@@ -34,7 +34,7 @@ class AioquicServer(Server):
 def serving(
     first: Server, names: Iterable[str], folder: Path, *, number: int = 0, initial_window: int = 0
 ) -> Iterator[AioquicServer]:
-    """Serve the pages of the first server by aioquic for the duration of the block.
+    """Run an aioquic server with the same pages as the first server, for the duration of the block.
 
     Works only in the client's namespace of a testbed.
 
@@ -49,7 +49,7 @@ def serving(
     number
         Number of the second server's host (`network.far_host`).
     initial_window
-        Initial congestion window, datagrams; 0 for aioquic's default.
+        Initial congestion window, datagrams; 0 selects aioquic's default.
     """
     with (
         network.far_host(number) as (namespace, resolver),

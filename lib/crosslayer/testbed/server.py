@@ -81,7 +81,7 @@ class RequestEvent:
     address_validated: bool
     """See `ConnectionEvent`."""
     key_share: str = ""
-    """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
+    """Group of the TLS key exchange, e.g. X25519MLKEM768."""
     initials: int = 0
     """Number of Initial packets that carried the client's hello; 0 over TCP."""
     ech: bool = False
@@ -107,7 +107,7 @@ class QueryEvent:
     address_validated: bool
     """See `ConnectionEvent`."""
     key_share: str = ""
-    """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
+    """Group of the TLS key exchange, e.g. X25519MLKEM768; empty if the listener is udp, tcp or dot."""
     initials: int = 0
     """Number of Initial packets that carried the client's hello; 0 over TCP."""
 

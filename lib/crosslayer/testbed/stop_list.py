@@ -50,7 +50,7 @@ class StopEntry:
         return [ipaddress.ip_network(network) for network in self.networks]
 
     def contains(self, address: str, names: Iterable[str]) -> bool:
-        """Whether this entry applies to an address in canonical form, or to one of its operator's and host's names."""
+        """Whether this entry applies to an address in canonical form, or to a name of its operator or host."""
         host = ipaddress.ip_address(address)
         return any(host in network for network in self._parsed) or self.has_name(names)
 

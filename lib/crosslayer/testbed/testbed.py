@@ -35,9 +35,10 @@ class Testbed:
     """Client and server namespaces with an emulated link between them.
 
     A testbed works only inside private namespaces (`namespaces.enter`). The constructor moves the calling thread into
-    the client's namespace. Sockets opened and programs started from then on are in it too. The backend is `netem`,
-    `uml` or `auto`; `plain` is for profiles without shaping. `congestion_control` is the TCP algorithm at both ends, by
-    default the machine's. `TestbedError` if namespaces, backend or congestion control are unavailable.
+    the client's namespace. Sockets that the thread opens from then on, and programs that it starts, are in this
+    namespace too. The backend is `netem`, `uml` or `auto`; `plain` is for profiles without shaping.
+    `congestion_control` is the TCP algorithm at both ends, by default the machine's. `TestbedError` if namespaces,
+    backend or congestion control are unavailable.
     """
 
     __test__ = False
@@ -126,7 +127,10 @@ class Testbed:
         return result
 
     def check_link(self, *, rates: bool = False) -> LinkCheck:
-        """Check the link without calibrating it; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
+        """Check the link without calibrating it.
+
+        Without `rates`, only the idle RTT is checked; this takes about 0.1 s plus one RTT.
+        """
         assert self.profile is not None
         self.raise_if_dead()
         delays_ms, playing = self._delays[self.profile.name], None
@@ -145,7 +149,7 @@ class Testbed:
         self._trace_offset_ms = offset_ms
 
     def rewind(self) -> None:
-        """Restart the link's trace and the delays of the path's faults (`PathFault.after_s`).
+        """Restart the link's trace, and count `PathFault.after_s` of the path's faults from now.
 
         The trace restarts from the position that `begin_trace_at` sets.
         """
@@ -156,7 +160,10 @@ class Testbed:
 
     @property
     def middlebox(self) -> backends.Middlebox:
-        """The middlebox of the path, created on first use. Packets pass it only between its `begin` and `bypass`."""
+        """The middlebox of the path, created on first use.
+
+        Packets pass through it from a call of its `begin` until the next one of its `bypass`.
+        """
         self._middlebox = self._middlebox or backends.Middlebox()
         return self._middlebox
 
@@ -228,7 +235,7 @@ class Testbed:
 
     @contextlib.contextmanager
     def measuring_delay(self) -> Iterator[list[ExtraDelay]]:
-        """Measure the additional delay of the link during the block; the yielded list is filled at its end.
+        """Measure the additional delay of the link during the block; when the block ends, the yielded list is filled.
 
         The list stays empty with netem of the host's kernel, which has no process that must wake up. With cross-traffic
         it stays empty because packets of the cross-traffic would be counted too. It also stays empty if netem's

@@ -51,7 +51,7 @@ class TraceMeasurement:
     nominal_mbit: dict[str, float] = field(default_factory=dict)
     """Rate that the trace has over the measured time, Mbit/s."""
     late_ms: dict[str, float] = field(default_factory=dict)
-    """99th percentile of the time by which packets left later than the trace says, ms."""
+    """99th percentile of the packets' lateness: departure minus the departure that the trace gives; ms."""
 
 
 def replay_format(course: Course, profile: Profile) -> dict[str, Any]:
@@ -133,14 +133,14 @@ class _Stretch:
     def _extra_delays_ms(
         self, schedule: Schedule, sent: list[int], arrived: dict[int, int], frame_bytes: int
     ) -> Iterator[float]:
-        """Time by which each packet that arrived had left later than the trace says, ms."""
+        """Lateness of each packet that arrived: its departure minus the departure that the trace gives; ms."""
         for number, left_ns in enumerate(sent):
             leaves_ns = schedule.leaves_ns(left_ns + self.before_ns, frame_bytes)
             if leaves_ns is not None and number in arrived:
                 yield (arrived[number] - self.after_ns - leaves_ns) / 1e6
 
     def probes(self) -> Iterator[float]:
-        """Time by which small packets left later than the trace says, ms; it shows errors of the replayed RTT."""
+        """Lateness of small packets, ms; it shows errors of the replayed RTT."""
         _epoch_ns, schedule = self._start()
         begin_ns = time.time_ns() + round(_PROBE_MS * 1e6)
         due = [begin_ns + round(number * _PROBE_MS * 1e6) for number in range(_PROBES)]
@@ -149,9 +149,9 @@ class _Stretch:
     def train(self) -> tuple[float, float, list[float]]:
         """Send full frames while the trace plays.
 
-        Returns the trace's rate and the measured rate, Mbit/s, and the time by which each frame left later than the
-        trace says, ms. Frames are sent a little faster than the trace's rate, with a few ahead, so that the queue is
-        never empty.
+        Returns the trace's rate and the measured rate, Mbit/s, and the lateness of each frame that arrived, ms. The
+        first frames are sent all at once, and the others a little faster than the trace's rate. So the queue is never
+        empty.
         """
         epoch_ns, schedule = self._start()
         frame = FRAME_BYTES + self.replayed[self.name]["overhead"]

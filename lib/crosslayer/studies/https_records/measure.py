@@ -25,7 +25,7 @@ from crosslayer.testbed.server import Event, RequestEvent
 
 
 class HttpsRecords(Measurer):
-    """Measurer of page loads, one for each kind of record, in one browser that stays open between loads."""
+    """Measures a page load with each kind of record, all in one browser that stays open between loads."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)

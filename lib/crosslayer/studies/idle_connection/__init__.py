@@ -1,4 +1,4 @@
-"""Time until the first query after an idle time is answered, e.g. if a NAT mapping expired during the idle time."""
+"""Time from the first query after an idle time to its answer, e.g. if a NAT mapping expired in the idle time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Options:
     """Idle times, s. A campaign in real time waits for them.
 
     The path event (NAT mapping expired, client moved, server restarted) is in the middle of the idle time. Avoid 20 and
-    60 s: the event would be at 10 or 30 s. The server closes idle connections at these times, so the order of both
-    would be random.
+    60 s: the event would be after 10 or 30 s, when the server closes idle connections. It would be random whether the
+    event or the close comes first.
     """
     clients: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
         ClientKind.STUB,

@@ -26,8 +26,8 @@ _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 def source(protocol: str, event: PathEvent, *, beyond: bool) -> Source:
     """Answer times of the stub after an idle time.
 
-    A time is from the query to the answer. With `beyond` it begins when the stub stops waiting for a packet on the old
-    connection, and also uses a new one.
+    A time is from the query to the answer. With `beyond`, it begins when the stub has waited in vain for a packet on
+    the old connection and also sends the query over a new one. Queries without such a wait are then omitted.
     """
     rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("path_event") == str(event))
     if event is PathEvent.NONE:
@@ -49,12 +49,12 @@ def observed(idle_recoveries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observ
 
 
 def answer(protocol: Protocol, event: PathEvent) -> Measure:
-    """Median time from query to answer, over all links and the idle times of `source`; RTT."""
+    """Median time from query to answer in RTTs, over all links and over the idle times that `source` selects."""
     return median(f"{protocol}, {event}", in_rtts=True)
 
 
 def beyond(protocol: Protocol, event: PathEvent) -> Measure:
-    """90th percentile of the answer times that begin at the end of the stub's wait (`source`), RTT."""
+    """90th percentile, in RTTs, of those answer times of `source` that begin at the end of the stub's wait."""
     return median(f"{protocol}, {event}, beyond the wait", in_rtts=True).at(0.9)
 
 

@@ -1,4 +1,4 @@
-"""Figures: time until the first query after an idle time is answered."""
+"""Figures: time from the first query after an idle time to its answer."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def _written(idle_s: float) -> str:
 
 
 def idle_data(inputs: Inputs) -> pl.DataFrame:
-    """Time until the first query after an idle time is answered.
+    """Time from the first query after an idle time to its answer.
 
     Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high.
 
-    Measures: `answer (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. In the third measure,
-    the time begins when the stub stops waiting for a packet on the old connection. It is the 99th percentile over all
-    links and idle times, in multiples of each link's nominal RTT.
+    Measures: `answer (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. The third measure is a
+    99th percentile over all links and idle times, in multiples of each link's nominal RTT. Its times begin when the
+    stub has waited in vain for a packet on the old connection and also sends the query over a new one.
     """
     every = inputs.idle_recoveries.with_columns(
         client=pl.col("client").replace_strict(_NAMES, return_dtype=pl.String),
@@ -138,7 +138,7 @@ def idle_connections(frame: pl.DataFrame) -> AnyChart:
 
 
 def idle_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: time until the first query after an idle time is answered."""
+    """Verdict: time from the first query after an idle time to its answer."""
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return "Not answered: this dataset has no idle connections."

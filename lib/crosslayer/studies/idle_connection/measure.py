@@ -71,7 +71,7 @@ def conditions(plan: Plan) -> dict[str, IdleCondition]:
 
 
 class IdleConnection(Measurer):
-    """Measurer of the first query after an idle time; each client starts without connections and tickets.
+    """Measures the first query after an idle time; each client starts without connections and tickets.
 
     Raises
     ------

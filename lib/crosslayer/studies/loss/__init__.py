@@ -11,7 +11,7 @@ KEPT = "kept"
 
 
 def lossy(link: str) -> tuple[str, float] | None:
-    """Base link and loss in percent of a name like `4g-loss-2` (`4g` and 2); None for other names."""
+    """Base link and loss (percent) that a name like `4g-loss-2` states: `4g` and 2; None for other names."""
     varied = sweep(link)
     return (varied[0], float(varied[2])) if varied and varied[1] == "loss" else None
 

@@ -118,7 +118,7 @@ def lookups(frame: pl.DataFrame) -> AnyChart:
 
 
 def saved(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the time that early data saves against the loss, with a plot for each quantile."""
+    """Chart with the loss on the x axis and the time that early data saves on the y axis; a plot for each quantile."""
     shown = frame.filter(pl.col("source") == "full minus 0-RTT")
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
@@ -135,7 +135,7 @@ _LOSS_TABLE = ("measure", "source", "series", "loss_percent", "n", "median", "lo
 
 
 def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
-    """Pairs of loss in percent and row, for one source, series and measure; in ascending order of loss."""
+    """Pairs of a loss (percent) and its row, for one source, series and measure; in ascending order of loss."""
     some = frame.filter(source=source, series=series, measure=measure).sort("loss_percent")
     return [(values["loss_percent"], values) for values in some.iter_rows(named=True)]
 

@@ -46,7 +46,7 @@ CONDITIONS = {
 
 
 class Loss(Measurer):
-    """Measurer of lookups by the clients of `crosslayer.dns`."""
+    """Measures lookups by the clients of `crosslayer.dns`."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)

@@ -1,6 +1,7 @@
 """Answer of the study: time until the document, with name and page on one connection.
 
-The time is compared with DoQ on a separate connection, and with plain DNS and the same kind of HTTP/3 handshake.
+On a first visit, the time is compared with that of DoQ on a separate connection. On each kind of visit, it is compared
+with that of plain DNS. The HTTP/3 handshake is of the same kind (1-RTT or 0-RTT) in both visits of a comparison.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _Client = TypeVar("_Client", bound=dns.Client)
 
 
 class OneConnection(Measurer):
-    """Measurer of a load in each mode.
+    """Measures a load in each mode.
 
     Before a resumed load, an earlier connection fetches the ticket and, if the mode uses it, the token.
     """

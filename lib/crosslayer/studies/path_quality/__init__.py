@@ -16,7 +16,7 @@ _LINKS = (
 
 
 def loses(link: str) -> float | None:
-    """Loss in percent of a link whose loss this study varies (`4g-loss-2`); None for other links."""
+    """Loss (percent) of a link whose loss this study varies, e.g. 2 for `4g-loss-2`; None for other links."""
     varied = sweep(link)
     return float(varied[2]) if varied and varied[1] == "loss" else None
 

@@ -53,7 +53,7 @@ _TABLES = ("dns_exchanges", "paced_queries", "resolved_loads")
 def observed(
     dns_exchanges: pl.LazyFrame, paced_queries: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame
 ) -> Observed:
-    """Times by series, ms: lookups, queries that share a connection, and page loads on two connections and on one."""
+    """Times in ms by series: lookups, queries that share a connection, and page loads on two connections and on one."""
     tables = dict(zip(_TABLES, (dns_exchanges, paced_queries, resolved_loads), strict=True))
     return observed_from(SOURCES, tables, metrics.nominal_rtts(link_checks))
 

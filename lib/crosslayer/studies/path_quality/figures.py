@@ -29,7 +29,7 @@ LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _FEWEST = {"median": 1, "P95": 20, "P99": 100}
 """Minimum number of observations for each quantile."""
 _LATE_RTT = 1.5
-"""Time above which an answer counts as late, RTT: the answer waited for a lost packet, its own or another one."""
+"""Time in RTTs above which an answer counts as late, i.e. as one that waited for a lost packet (its own or another)."""
 _LATE = "later than 1.5 RTT (%)"
 _SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
 _SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}

@@ -33,11 +33,11 @@ SHARED = {
 QUERIES, INTERVAL_MS = 100, 10.0
 """Number of queries on a shared connection, and ms between two queries; on 4G, about nine are in flight at a time."""
 _TIMEOUT_S = 60.0
-"""Timeout of a query, s: so long that even the slowest query has a time instead of an error."""
+"""Timeout of a query in seconds, so long that even the slowest query has a time instead of an error."""
 
 
 class Shared(Measurer):
-    """Measurer of queries at a steady pace that share one connection; the stub opens it anew for each observation."""
+    """Measures queries at a steady pace that share a connection; the stub opens a new one for each observation."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -104,7 +104,7 @@ class Shared(Measurer):
 
 
 class PathQuality(Measurer):
-    """Measurer of lookups as in `loss`, of loads as in `one-connection`, and of queries that share a connection."""
+    """Measures lookups as in `loss`, loads as in `one-connection`, and queries that share a connection."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)

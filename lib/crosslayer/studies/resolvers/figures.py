@@ -87,10 +87,11 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def time_data(inputs: Inputs) -> pl.DataFrame:
-    """Time of the first query over the campaign, for the twelve resolvers with the fastest first query.
+    """Time of the first query on a new connection, in the course of the campaign, for the twelve fastest resolvers.
 
-    Columns vantage, resolver, transport, round (number of the block), hours (since the first query), first_ms (median),
-    n, source. A row has one block of rounds: one round, or several if the chart would have too many points.
+    The fastest resolvers are those with the shortest such time. Columns vantage, resolver, transport, round (number of
+    the block), hours (since the earliest of these queries), first_ms (median), n, source. A row has one block of
+    rounds: one round, or several if the chart would have too many points.
     """
     first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
     frame = first.select(
@@ -113,7 +114,10 @@ def time_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def over_time(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the first query against time: a plot for each vantage point and resolver, a line for each transport."""
+    """Chart with the hours of the campaign on the x axis and the time of the first query on the y axis.
+
+    It has a plot for each vantage point and resolver, with a line for each transport.
+    """
     if frame.is_empty():
         return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
     vantages = frame["vantage"].unique().sort().to_list()

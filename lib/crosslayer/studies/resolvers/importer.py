@@ -1,8 +1,9 @@
 """Imports the raw data of IMC 2022 (Kosek et al.): single queries to public resolvers from six vantage points.
 
 The authors' repository is kosekmi/2022-imc-dns-over-quic-web-performance; its README lists the archives and their
-folders. The meaning of the columns comes from its notebook `single.query.response.times.ipynb`, which reads the file,
-and from `model/dnsmeasurement.go` of the authors' tool (mgranderath/dns-measurements):
+folders. The meaning of the columns comes from two files. One is the authors' notebook
+`single.query.response.times.ipynb`, which reads the data file (`FILE`). The other is `model/dnsmeasurement.go` of the
+authors' tool (mgranderath/dns-measurements):
 
 - a row is a query on a new connection; durations are in nanoseconds, as in Go;
 - `protocol` is `udp`, `tcp`, `tls`, `https` or `quic`, `vp` the region of the vantage point, `ip` the resolver;

@@ -15,7 +15,7 @@ from crosslayer.links import load_profiles
 
 _SENT = {"DoQ": "main", "DoQ, padded to 1024": "datagram-1200-padding-1024"}
 _FURTHER_BYTES = 1024 - 128
-"""Additional bytes of the padded query, compared with the usual query, which is padded to 128 bytes."""
+"""Bytes by which a query padded to 1024 bytes exceeds the usual query, which is padded to 128 bytes."""
 _HEADERS_BYTES = 34
 """Bytes of a packet's IPv4 and Ethernet headers, which netem counts."""
 _DOQ_BYTES = 1200 + _HEADERS_BYTES + 128 + 43 + _HEADERS_BYTES

@@ -29,7 +29,7 @@ _PAPER = TNSM24.name
 _IP_AND_ETHERNET_BYTES = 34
 """Bytes of a packet's IPv4 and Ethernet headers: netem counts them, the columns of sizes do not."""
 _DOQ_QUERY_BYTES = 43
-"""Overhead of a DoQ query, bytes: UDP 8, short header with connection ID 11, stream frame 6, length 2, AEAD tag 16."""
+"""Byte overhead of a DoQ query: UDP 8, short header with connection ID 11, stream frame 6, length 2, AEAD tag 16."""
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _PUBLISHED_DSL_QUERY_RTT = 1.37  # TNSM24 section IV-B, claim T100

@@ -105,12 +105,12 @@ def _same_cost(o: Observed) -> Mapping[str, Measure]:
 
 
 def _much_later(what: str, page: str) -> Measure:
-    """Margin, RTT: above 0 if the second server completes the document over half a round-trip later than the first."""
+    """Margin in RTTs, above 0 if the second server completes the document more than 0.5 RTT later than the first."""
     return later(what, DOCUMENT, page) - 0.5
 
 
 def _saved_more(page: str) -> Measure:
-    """Margin, RTT: above 0 if one connection saves at least as much time with the second server as with the first.
+    """Margin in RTTs, above 0 if one connection saves at least as much time with the second server as with the first.
 
     A difference below `SAME_RTT` does not count.
     """
@@ -118,7 +118,7 @@ def _saved_more(page: str) -> Measure:
 
 
 def _not_slower(comparison: VisitComparison, page: str) -> Measure:
-    """Margin, RTT, with the second server: above 0 if `comparison.visit` is not slower than `comparison.other`.
+    """Margin in RTTs with the second server, above 0 if `comparison.visit` is not slower than `comparison.other`.
 
     A difference below `_SAME_COST_RTT` does not count as slower.
     """
@@ -126,7 +126,7 @@ def _not_slower(comparison: VisitComparison, page: str) -> Measure:
 
 
 def _token_saves_less(page: str) -> Measure:
-    """Margin, RTT: above 0 if the token saves less time with the second server than with the first."""
+    """Margin in RTTs, above 0 if the token saves less time with the second server than with the first."""
     return cost(_TOKEN, page, less=True) * -1.0
 
 

@@ -103,4 +103,4 @@ ANSWER = (
         "returning: no token over a token", ServerVisit(Protocol.DOUDP, h3=_ZERO, condition="no-token"), _PLAIN_BACK
     ),
 )
-"""Comparisons that the study's answer uses: cost of a transport, saving of one connection, saving of the token."""
+"""Comparisons for the study's answer: time that a transport costs, and time that one connection or the token saves."""

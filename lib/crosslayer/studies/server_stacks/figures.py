@@ -54,7 +54,7 @@ def _times(inputs: Inputs) -> pl.LazyFrame:
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
-    """Time with each server on aioquic minus that with quic-go, within a round; multiples of the RTT.
+    """Time with each of the two aioquic servers minus that with quic-go in the same round, in multiples of the RTT.
 
     Columns what (the condition), measure (name, first byte, document), stack, link, page, n, rounds, median, low, high.
     """
@@ -100,7 +100,7 @@ def first_byte(frame: pl.DataFrame) -> AnyChart:
 
 
 def document(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the time until the document is complete with each server on aioquic, minus that with quic-go."""
+    """Chart of the time until the document is complete with each aioquic server, minus that with quic-go."""
     shown = frame.filter(pl.col("stack") != FIRST, measure=DOCUMENT)
     styles = {stack: _STACKS[stack] for stack in (SECOND, WIDE)}
     return _by_condition(
@@ -134,7 +134,7 @@ def first_byte_verdict(frame: pl.DataFrame) -> str:
 
 
 def document_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: how much later the document is complete with each server on aioquic than with quic-go."""
+    """Verdict: how much later the document is complete with each aioquic server than with quic-go."""
     sentences = []
     for stack in (SECOND, WIDE):
         of_stack = frame.filter(measure=DOCUMENT, stack=stack)
@@ -155,7 +155,7 @@ _FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
 
 
 def arrivals_data(inputs: Inputs) -> pl.DataFrame:
-    """Arrival of the largest document's datagrams with each server, from the first round.
+    """Arrival times of the largest document's datagrams with each server, in the first round only.
 
     A row has one datagram of the visit `_FOLLOWED`. Columns stack, link, page, rtt (time of arrival, multiples of the
     RTT), kb (UDP payload that the page's connection has received until this time).

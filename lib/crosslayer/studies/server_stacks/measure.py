@@ -1,4 +1,4 @@
-"""Measures the conditions of each server in every round; servers on aioquic run on far hosts of their own."""
+"""Measures the conditions of each server in every round; each aioquic server runs on a far host of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONDITIONS = {
 
 
 class ServerStacks(Measurer):
-    """Measurer of visits as in `one-connection`, of DNS exchanges, and of loads in Chromium, with each server.
+    """Measures visits as in `one-connection`, DNS exchanges, and loads in Chromium, with each server.
 
     With the third server, aioquic with the window of quic-go, it measures visits only.
     """
@@ -57,7 +57,7 @@ class ServerStacks(Measurer):
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Version of the server on aioquic."""
+        """Version of the aioquic servers."""
         return {"second_server": second_server_version()}
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -76,7 +76,7 @@ class ServerStacks(Measurer):
             part.warm_up()
 
     def close(self) -> None:
-        """Close browsers and captures, and stop the servers on aioquic."""
+        """Close browsers and captures, and stop the aioquic servers."""
         self._stack.close()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:

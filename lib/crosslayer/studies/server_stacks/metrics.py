@@ -73,7 +73,7 @@ def _named(rows: pl.LazyFrame, conditions: Mapping[str, Any]) -> pl.LazyFrame:
 
 
 def differences(of: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
-    """Times with each server on aioquic minus those with quic-go, within a round; takes rows of `times`.
+    """Times with each aioquic server minus those with quic-go in the same round; takes rows of `times`.
 
     Returns
     -------

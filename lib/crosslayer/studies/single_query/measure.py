@@ -29,7 +29,10 @@ NAME = "google.com"
 """The queried name, as in the paper: its length affects the bytes of Table 1."""
 
 LARGE_CERTIFICATE_BYTES = 4500
-"""Size of the large certificate, bytes: above the amplification limit, three times the client's first datagram."""
+"""Size of the large certificate in bytes.
+
+It exceeds the amplification limit, which is three times the client's first datagram.
+"""
 
 RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -92,7 +95,7 @@ CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ON
 
 
 class SingleQuery(Measurer):
-    """Measurer of single queries; it starts the resolvers at the far end of the link."""
+    """Measures single queries; starts the resolvers at the far end of the link."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)

@@ -49,7 +49,7 @@ _SOURCE = "model of studies/single_query/vantage.py, after Kosek et al., IMC 202
 
 
 def links(resolvers: int, vantage_points: Sequence[str] = tuple(VANTAGE_POINTS)) -> tuple[str, ...]:
-    """Names of the links from each vantage point to its resolvers; each vantage point has `resolvers` of them."""
+    """Names of the links from each vantage point to its resolvers; `resolvers` is the number per vantage point."""
     return tuple(f"{point}-{number}" for point in vantage_points for number in range(1, resolvers + 1))
 
 

@@ -15,7 +15,10 @@ class Options:
     """Options of the studies `web` and `composition`."""
 
     https_records: bool = False
-    """Whether HTTPS records (RFC 9460) announce HTTP/3. If false, a command-line switch makes the browser use it."""
+    """Whether HTTPS records (RFC 9460) announce HTTP/3.
+
+    If false, a command-line switch of Chromium or a preference of Firefox makes the browser use HTTP/3.
+    """
     resolver: Literal["stub", "browser"] = "stub"
     """Client that queries the resolver: the stub of resolv.conf, or the browser itself.
 
@@ -41,7 +44,7 @@ class WebOptions(Options):
     round draws one of the RTTs. If the option is empty, the stub queries the server of the pages.
     """
     live_resolvers: tuple[str, ...] = ()
-    """Resolvers that live pages are loaded with, each as name and address; `crosslayer measure --sites` sets them."""
+    """Resolvers for loads of live pages, each as name and address; `crosslayer measure --sites` sets them."""
 
     def __post_init__(self) -> None:
         if self.resolver_like and self.resolver != "stub":
@@ -52,7 +55,7 @@ class WebOptions(Options):
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
-"""Further links: one for Asia, because a claim of the paper is on one page there, and two that lose packets."""
+"""Further links: one for Asia (a claim of the paper is about loads of one page there), and two that lose packets."""
 _PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",

@@ -120,7 +120,7 @@ def complex_(o: Observed) -> Pages:
 
 
 def increase(protocol: str, what: str) -> Measure:
-    """Increase of `PLT` or `FCP` (`what`) compared with DoUDP, percent: median over all cells of each cell's median."""
+    """Percentage by which `PLT` or `FCP` (`what`) exceeds that over DoUDP: median of the medians of all cells."""
     return over_cells(f"{protocol} {what} increase", 0.5)
 
 
@@ -142,12 +142,15 @@ def slowdown(protocol: str, page: str) -> Measure:
 def in_cells(
     combine: Callable[[list[Measure]], Measure], pages: Callable[[Observed], Pages], of: Callable[[str], Measure]
 ) -> Measure:
-    """Measure that combines, e.g. by `maximum`, the measure `of` in each cell of some pages."""
+    """Measure that combines, e.g. by `maximum`, the values of another measure in all cells of some pages.
+
+    `of` returns that other measure for a page.
+    """
     return CustomMeasure(lambda o: combine([of(page).on(link) for link, page in product(o.links, pages(o))])(o))
 
 
 def over_pages(of: Callable[[str], Measure], link: str, pages: Pages) -> Measure:
-    """Mean of the measure `of` over some pages on one link."""
+    """Mean of a measure over some pages on one link; `of` returns the measure for a page."""
     return mean(of(page).on(link) for page in pages)
 
 
@@ -156,7 +159,10 @@ def _share(holds: Callable[[Any], Any], cells: list[Measure]) -> Measure:
 
 
 def by_complexity(of: Callable[[str], Measure]) -> Callable[[Observed], Mapping[str, Measure]]:
-    """Margins: on each link, the mean of `of` over the pages with fewest lookups minus that over those with most."""
+    """Margins by link: mean of a measure over the pages with the fewest lookups, minus that over those with the most.
+
+    `of` returns the measure for a page.
+    """
     return lambda o: {
         f"{link}, fewest over most lookups": over_pages(of, link, simple(o)) - over_pages(of, link, complex_(o))
         for link in o.links
@@ -257,7 +263,10 @@ def _share_of(
     *links: str,
     why: str = _SLOWER,
 ) -> Cause:
-    """Cause with two medians of `what` (PLT or FCP), RTT: over transport `more` minus over `less`, and over `more`."""
+    """Cause of a difference of `what` (PLT or FCP) between the transports `more` and `less`.
+
+    It states two medians in RTTs: that of the difference, `more` minus `less`, and that of `what` over `more`.
+    """
 
     def rtts(terms: Mapping[str, float], of: Observed) -> Estimate:
         statistic = median(terms, *pages(of), in_rtts=True)

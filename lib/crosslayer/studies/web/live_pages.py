@@ -62,7 +62,7 @@ _STARTED_S = 3.0
 _NAVIGATION = "net::ERR_"
 """Part of Chromium's error if a page failed to load but the browser itself still works."""
 _SILENT_LOADS = 3
-"""Number of successive loads without an answer after which a target gets no queries until the campaign resumes."""
+"""A target that answers no query in this many successive loads gets no more queries until the campaign resumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,10 +341,10 @@ class _Loader:
             time.sleep(max(0.0, at_s - time.time()))
 
     def _heed(self, target: ResolverTarget, queries: Sequence[QueryMetrics]) -> None:
-        """React to the answers of a load.
+        """React to the outcomes of a load's queries.
 
-        If an answer asks for it, the operator gets a pause or no more queries. A target without an answer in
-        `_SILENT_LOADS` successive loads gets no more queries.
+        After an error of `SLOWING`, the operator gets a pause. If it asks to stop, it gets no more queries
+        (`QueryLedger.heed`). A target that answers no query in `_SILENT_LOADS` successive loads gets no more queries.
         """
         if not queries:
             return

@@ -43,7 +43,7 @@ _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP
 
 
 class Web(Measurer):
-    """Measurer of page loads, each with its lookups over one transport, in a browser that stays open between loads."""
+    """Measures page loads in a browser that stays open between them; the lookups of a load use one transport."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)

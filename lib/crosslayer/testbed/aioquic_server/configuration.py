@@ -33,11 +33,11 @@ class Configuration:
     """File to which the server writes its events."""
     idle_timeout_s: float = 30.0
     initial_window: int = 0
-    """Initial congestion window, datagrams; 0 for aioquic's default, 10 (RFC 9002, section 7.2)."""
+    """Initial congestion window, datagrams. 0 selects aioquic's default, which is 10 (RFC 9002, section 7.2)."""
 
 
 def read(file: Path) -> Configuration:
-    """Read a configuration; `TestbedError` with file and key if it is invalid."""
+    """Read a configuration; if it is invalid, `TestbedError` names the file and the JSON key."""
     return checked(
         read_json(file, TestbedError, _AGAIN),
         Configuration,

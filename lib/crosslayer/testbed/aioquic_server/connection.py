@@ -30,11 +30,11 @@ _TOKEN_AGE_S = 24 * 3600
 _NONCE_BYTES = 12
 _STAMP = struct.Struct("!d")
 _FRAME_HEADER_BYTES = 3
-"""Size of a NEW_TOKEN frame without the token, bytes: type 1, length at most 2."""
+"""Size in bytes of a NEW_TOKEN frame without the token: type 1, length at most 2."""
 
 
 class Tickets:
-    """Session tickets of all listeners that have been issued and not used, at most `_MOST_TICKETS`.
+    """Session tickets, issued by any listener and not used yet; at most `_MOST_TICKETS`.
 
     If there are more, the oldest are removed. A ticket is used once, so that early data cannot be replayed (RFC 8446,
     section 8.1). aioquic accepts the early data of each ticket that `take` returns. So `take` returns a ticket only for
@@ -109,7 +109,7 @@ class ServerConnection(QuicConnection):
     token_sent
         Function called before a token is sent. Its argument: whether the session ticket was sent before the token.
     initial_window
-        Initial congestion window, datagrams; 0 for aioquic's default.
+        Initial congestion window, datagrams; 0 selects aioquic's default.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """HTTP responses of the built pages, in memory, by host name and path.
 
-The responses are read from the manifests of the pages. The testbed's first server (`testbed.server`) reads them too.
+The responses are read from the manifests of the pages, which the testbed's first server (`testbed.server`) reads too.
 """
 
 from __future__ import annotations
