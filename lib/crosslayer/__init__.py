@@ -1,7 +1,7 @@
 """crosslayer: what encrypted DNS costs a web user, and what sharing QUIC between DNS and HTTP/3 gives back.
 
-`open` opens a measured campaign, `measure` measures one on a cluster, `compare` compares resolvers. Import every other
-name from the subpackage that defines it.
+`measure` measures a campaign on a cluster, `open` opens a campaign that was measured, and `compare` compares resolvers.
+Import every other name from the subpackage that defines it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An emulated Internet: resolvers, an authoritative server, web origins and middleboxes whose behaviour is known.
+"""An emulated Internet of machines with known behaviour: resolvers, authoritative server, web origins, middleboxes.
 
     client -- router program -- resolver, resolver, ...
 

@@ -34,10 +34,11 @@ _NAMES: Final = "resolvers.test"
 
 
 class Box:
-    """A running box: its router and servers, each in a namespace of its own. A context manager that removes them.
+    """A running box: its router and servers, each in a namespace of its own.
 
-    A box works only inside private namespaces (`namespaces.enter`). The constructor moves the calling thread into the
-    client's namespace. Sockets that this thread opens and programs that it starts afterwards are there too.
+    As a context manager, a box stops its programs and removes its namespaces at the end of the block. A box works only
+    inside private namespaces (`namespaces.enter`). The constructor moves the calling thread into the client's
+    namespace. Sockets that this thread opens and programs that it starts afterwards are there too.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class Box:
     seed
         Seed of the router's random choices: which server behind a balancer receives a flow, and the jitter of packets.
     truth
-        File to which the box appends the truth (its record of true values), JSON Lines; None for a private file.
+        JSON Lines file to which the box appends the truth (its record of true values); None for a private file.
     packets
         Whether the truth also has a row for every forwarded packet; it always has a row for every dropped packet.
 
@@ -54,7 +55,7 @@ class Box:
     ------
     BoxStartError
         If a part of the box does not start, or this process is not in private namespaces. If the description has a
-        step of the clock, but this process runs in real time.
+        step of the clock, but this process is not in a guest with a settable clock.
     BoxError
         If the file of the truth cannot be written.
     """
@@ -118,7 +119,7 @@ class Box:
         return [json.loads(line) for line in self.truth_file.read_text(encoding="utf-8").splitlines()]
 
     def resolver_list(self) -> str:
-        """List of the box's resolvers for a tool under test, TOML: names, addresses and transports only."""
+        """The box's resolvers as a TOML list for a tool under test: how to reach them, but not how they behave."""
         return "\n".join(map(self._entry, self.description.resolver))
 
     def _entry(self, resolver: BoxResolver) -> str:

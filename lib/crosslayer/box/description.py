@@ -50,7 +50,7 @@ class PathChange:
     """A change of the RTT of a resolver's path at a set time."""
 
     at_s: Seconds
-    """Time of the change after the start of the user's command, s."""
+    """Time from the start of the user's command to the change, s."""
     rtt_ms: Rtt
 
 
@@ -88,7 +88,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request of an operator that clients stop: the answer to every query after the first `after_queries`."""
+    """An operator's request that clients stop: the answer to every query after the first `after_queries` queries."""
 
     after_queries: Annotated[int, Meta(ge=0)]
     answer: Literal["403", "451", "prohibited"] = "403"
@@ -205,10 +205,10 @@ class NatBehaviour:
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """A step of the clock (CLOCK_REALTIME) of all machines of the box; in virtual time only."""
+    """A step of the clock (CLOCK_REALTIME) of all machines of the box; only in a guest."""
 
     at_s: Seconds
-    """Time of the step after the start of the user's command, s."""
+    """Time from the start of the user's command to the step, s."""
     by_s: float
     """Time added to the clock, s."""
 
@@ -226,7 +226,7 @@ class Vantage:
 
 @dataclass(frozen=True, slots=True)
 class Interception:
-    """A middlebox that answers IPv4 queries instead of the resolvers to which clients send them."""
+    """A middlebox that answers clients' IPv4 queries in place of the resolvers to which the queries are addressed."""
 
     transports: list[Transport]
     rtt_ms: Rtt = 1.0

@@ -85,7 +85,7 @@ class Internet:
             netns.remove(name)
 
     def _connect_clients(self, link: IPRoute, clients: list[str]) -> None:
-        """Connect the clients by a further network without delay, over which one client can control the others."""
+        """Connect the clients by a further network, whose delay is zero. Over it, one client can control the others."""
         network.bridge(link, _CONTROL)
         for number, client in enumerate(clients):
             port, device = f"{_CONTROL}-{number}", "eth1"

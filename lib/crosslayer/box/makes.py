@@ -45,7 +45,7 @@ class MakeServer(Process):
 
     @classmethod
     def start(cls, make: Make, host: BoxHost, folder: Path, certificates: Certificates, upstream: str) -> Self:
-        """Start the resolver in the host's namespace, without waiting until it answers (`ready`).
+        """Start the resolver in the host's namespace. This method does not wait for its ports; `ready` does.
 
         `BoxStartError` if the program is not installed.
         """

@@ -2,9 +2,10 @@
 
 This file is a program that imports only the standard library: `router.py CONFIG NEAR FAR`. CONFIG is a JSON file. NEAR
 and FAR are the numbers of inherited packet sockets, towards the clients and towards the hosts. Standard input is a
-control socket. Each command is a line of JSON, and its answer is `ok`. {"start": NS} sets time zero of all scheduled
-events, ns since the Unix epoch. {"flush": true} writes the rows that the router otherwise keeps until it ends. The
-router appends the truth (the box's record of true values) to the file that CONFIG names.
+control socket. Each command is a line of JSON, and its answer is `ok`. {"start": NS} sets the moment from which the
+times of all scheduled events count; NS is in ns since the Unix epoch. {"flush": true} writes the rows that the router
+otherwise keeps until it ends. The router appends the truth (the box's record of true values) to the file that CONFIG
+names.
 
 A packet's departure time is its kernel receive timestamp plus half the RTT of its path. If the sending host has jitter,
 a random delay is added to packets towards clients.
@@ -40,7 +41,7 @@ _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _NAMES = {_TCP: "tcp", _UDP: "udp", _ICMP: "icmp", _ICMP6: "icmp"}
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _SHORT_S, _SHARE = 1e-4, 0.99
-"""Maximum length, s, of a wait that the router makes at once, and the share of a longer wait that it makes first.
+"""Length, s, up to which a wait is one call of `select`; and the share of a longer wait that its first call takes.
 
 Linux prolongs a wait of `select` by up to 0.1 %. So the router first makes most of a long wait, and then the rest.
 """
@@ -193,7 +194,7 @@ class CompiledRule:
     def matches(self, packet: IpPacket, after_s: float, *, of_client: bool) -> bool:
         """Whether the rule matches a packet. `after_s` is the time after the start of the events, s.
 
-        `of_client` is whether a client sent the packet, not a host.
+        `of_client` is True if a client sent the packet, and False if a host sent it.
         """
         return (
             (of_client or not self.of_client)
@@ -440,7 +441,10 @@ class Router:
             self._to_host(packet, came_ns, after_s, client, sender)
 
     def _rtt_ms(self, client: NearEnd | None, host: int, after_s: float) -> float:
-        """RTT between a client and a host, ms; without a client (packets between hosts) RTT of the path of `host`."""
+        """RTT between a client and a host, ms.
+
+        If `client` is None, as for packets between hosts, this is the RTT of the path of `host`.
+        """
         if client is None:
             return self._hosts[host].rtt_ms(after_s)
         if host in client.paths:

@@ -30,7 +30,7 @@ class BoxServer(Process):
 
     @classmethod
     def start(cls, host: BoxHost, folder: Path, corefile: str) -> Self:
-        """Start the server in the host's namespace, without waiting until it answers (`ready`)."""
+        """Start the server in the host's namespace. This method does not wait for its listeners; `ready` does."""
         with cls.writing(folder):
             (folder / "Corefile").write_text(corefile, encoding="utf-8")
         program = str(resources.locate("server").path)
@@ -121,7 +121,7 @@ def _corefile(
 ) -> str:
     """Corefile of a server that answers from the file `zone` or forwards queries to the address `upstream`.
 
-    `box` has the properties of the CoreDNS plugin `box`, `own` those of the plugin `coalesce`.
+    `box` has the properties of the CoreDNS plugin `box`, and `own` has the properties of the plugin `coalesce`.
     """
     offered = set(transports)
     port = ":53" if offered & {"doudp", "dotcp"} else ":5300"

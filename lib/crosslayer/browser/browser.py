@@ -6,14 +6,16 @@ browser loads a warm-up page on another site, and then the measured page. For a 
 host of the measured page, so the browser holds that host's ticket. For a 1-RTT load the priming page is on an alias,
 another name of this host with the same page. The two kinds of load differ in nothing else.
 
-Whether a browser stores the token of a connection can depend on chance. The server's events show whether it did, once
-the connection is set up. So the browser opens the priming connection with a request for a resource that does not exist.
-If the browser has the wrong state after this request or after the close, the procedure starts again in another context.
+Whether a browser stores the token of a connection can depend on chance. As soon as the connection is set up, the
+server's events show whether the browser stored the token. So the browser opens the priming connection with a request
+for a resource that does not exist. If the browser has the wrong state after this request or after the close, the
+procedure starts again in another context.
 
-*Coupled*: the browser resolves names itself. A first load in a separate context fills the caches on the path and gives
-the resolver a session. Then a function of the caller prepares the measured load; for example, it closes the upstream
-connections of the stub. The measured load uses a new context without host cache, QUIC sessions and connections. So
-every lookup reaches the resolver, and every web handshake is full.
+*Coupled*: the browser resolves names itself. A first load in a separate context fills the caches on the path. If the
+browser queries a stub, the stub then also has a session with its upstream resolver. Then a function of the caller
+prepares the measured load; for example, it closes the upstream connections of the stub. The measured load uses a new
+context without host cache, QUIC sessions and connections. So every lookup reaches the resolver, and every web handshake
+is full.
 """
 
 from __future__ import annotations
@@ -131,8 +133,8 @@ class Browser(ABC):
         `example.org`. `*` means every name except those that the browser looks up in the background. Lookups of names
         that are neither in `resolves` nor in `addresses` fail, including the browser's background lookups.
     force_h3
-        Use QUIC also for hosts that the browser resolves, independently of DNS. If False, their HTTPS records (RFC
-        9460) decide: without records the browser uses HTTP/2.
+        Use QUIC also for the hosts that the browser resolves, whatever DNS says about them. If False, their HTTPS
+        records (RFC 9460) decide: without records the browser uses HTTP/2.
     few_processes
         Start no process before a page needs it. Chromium then loads no internal page, and its network service is a
         thread of the browser. More processes save time for a user and isolate pages. In virtual time they save

@@ -103,10 +103,11 @@ argument => new Promise(done => {
   })();
 })
 """
-"""JavaScript with the browser's privileges: waits until only connections to given hosts remain (about:networking).
+"""JavaScript with the browser's privileges: waits until Firefox has connections only to the hosts in `but`.
 
-Promises the number of remaining connections to other hosts. HTTP/2 connections (`h2`, `http/2`) are ignored because
-they do not delay new ones. A draining connection no longer reports HTTP/3 as its protocol.
+It waits at most `wait_ms`, and promises the number of other connections that remain then (about:networking). HTTP/2
+connections (`h2`, `http/2`) are ignored because they do not delay new ones. A draining connection no longer reports
+HTTP/3 as its protocol.
 """
 _FORGET_FAILURES = """
 () => {

@@ -41,7 +41,7 @@ class PageRecording:
 
     requests: tuple[RecordedRequest, ...]
     load_ms: float | None = None
-    """Time of the load event after the first request, ms; None if the recording lacks it."""
+    """Time from the first request to the load event, ms; None if the recording lacks this event."""
 
 
 @dataclass(frozen=True, slots=True)
