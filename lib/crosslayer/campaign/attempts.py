@@ -32,7 +32,7 @@ class Attempt:
     started_ns: int
     """Time of the first packet, ns since the Unix epoch."""
     sent_ns: list[int] = field(default_factory=list)
-    """Times of the first `MOST_TIMES` packets that the client sent before an answer, ns; of TCP, only of SYNs."""
+    """Times of the first `MOST_TIMES` packets that the client sent before an answer, ns. Over TCP, only SYNs count."""
     answered_ns: int | None = None
     """Time of the first packet from the other end, ns; None if none arrived."""
     refused_ns: int | None = None
@@ -104,7 +104,8 @@ def _note(attempt: Attempt, packet: Packet) -> None:
 def _kind(packet: Packet, name: str | None) -> str | None:
     """Kind of the attempt that a packet belongs to.
 
-    `name` is given if the packet belongs to a lookup. None if the lookup is of another name or record type.
+    `name` is the host's name if the packet belongs to a lookup, else None. The function returns None for a lookup of
+    another name or record type.
     """
     if name is None:
         return "quic" if packet.ip_protocol == socket.IPPROTO_UDP else "tcp"

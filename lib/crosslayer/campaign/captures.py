@@ -38,7 +38,7 @@ _NETLOG_BYTES = 800_000
 _EVENTS = b'"events": [\n'
 _CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
-"""Packets are kept from this time before the start of a load on, ns.
+"""Packets that precede the start of a load by at most this time, ns, are kept too.
 
 Chromium begins a connection up to 3 ms before its navigation.
 """

@@ -1,5 +1,6 @@
-"""RO-Crates by the Process Run Crate profile: which run of which program made which file, from which inputs.
+"""RO-Crates that follow the Process Run Crate profile.
 
+They record which run of which program made which file, from which inputs.
 `python -m crosslayer.campaign.crate FOLDER...` writes the crates of datasets again, from their `campaign.json`.
 """
 

@@ -200,7 +200,10 @@ def _cancellation() -> Callable[[], bool]:
 
 
 def worker_executor(clock: Clock) -> Executor:
-    """Executor for this machine: a guest in virtual time or if the machine refuses namespaces, else a subprocess."""
+    """Executor for this machine, which measures in a guest or in a subprocess.
+
+    It uses a guest in virtual time, and also in real time if the machine refuses namespaces.
+    """
     if clock == "virtual":
         return guest_executor(clock, 1)
     unshare = find_program("unshare")

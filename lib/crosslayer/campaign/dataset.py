@@ -91,7 +91,7 @@ class Host:
 
     cpu: str
     cores: int
-    """Number of CPU cores; 0 if the machine is unknown. `cpu` then describes the machine."""
+    """Number of CPU cores; 0 if the machine was not recorded. In this case, `cpu` is a phrase that says so."""
     memory_bytes: int
     kernel: str
     os: str
@@ -330,9 +330,10 @@ class Dataset:
         Returns
         -------
         polars.LazyFrame
-            Columns as in the schema. A table that the dataset lacks has no rows; a column newer than the dataset has
-            nulls, or a default for `clock` and `host`. If `left_out`, observations of busy rounds are missing. Rows of
-            `resolver_queries` are missing if an event in `resolver_events` declares their attempt invalid.
+            Columns as in the schema. A table that the dataset lacks has no rows. A column that is newer than the
+            dataset has nulls; in `clock` and `host`, a default replaces them. If `left_out`, observations of busy
+            rounds are missing. Rows of `resolver_queries` are missing if an event in `resolver_events` declares their
+            attempt invalid.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Evidence on observations from the server log, and its comparison with what their conditions require."""
+"""The server log's evidence on observations, and its comparison with what the conditions of observations require."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TokenWatch:
         self._events: list[Event] = []
 
     def kept(self) -> bool | None:
-        """Whether the browser has kept the token, by all events so far; see `keeps_token`."""
+        """Whether the browser has kept the token, according to all events so far; see `keeps_token`."""
         self._events += self._server.events()
         return keeps_token(self._events, self._host, self._needs_ticket)
 
@@ -77,7 +77,7 @@ def load_evidence(
     Parameters
     ----------
     events
-        Events in the server log, from before the load on.
+        Events in the server log; they begin before the load.
     page
         The page that was loaded.
     early_data, resumed, validated
@@ -167,7 +167,8 @@ def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[
     Parameters
     ----------
     events
-        Events in the server log, from before the load on. Events before the last request for the document do not count.
+        Events in the server log; they begin before the load. Events before the last request for the document do not
+        count.
     page
         The page that was loaded.
     load

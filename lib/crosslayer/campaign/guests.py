@@ -182,9 +182,10 @@ class _GuestSlot:
         Raises
         ------
         GuestDied
-            If two guests in a row died without finishing a round, and no earlier guest of this slot finished one.
+            If two guests in a row died without finishing a round, and no earlier guest of this slot has finished one.
         CampaignError
-            If the same happens after an earlier guest finished a round. If a guest's command ended without a round.
+            If two guests in a row died without finishing a round, but an earlier guest of this slot has finished one.
+            If a guest's command ended before the guest finished a round.
         """
         if not self._todo:
             if self._tasks:

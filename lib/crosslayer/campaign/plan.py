@@ -1,4 +1,7 @@
-"""Plan of a campaign: cells, options, and the random orders that its seed determines. No clock, no file."""
+"""Plan of a campaign: cells, options, and the random orders that its seed determines.
+
+This module reads no clock and no file.
+"""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class Store:
     ------
     CampaignError
         If the folder cannot be written, the disk is full, or another run uses the store. If the store is damaged, has
-        another plan or has another schema version. If `plan` is None and there is no store. If the folder has no store
-        but a dataset, which an export would overwrite.
+        another plan or has another schema version. If `plan` is None and there is no store. If the folder has a dataset
+        and no store, because an export would overwrite the dataset.
     """
 
     def __init__(self, folder: Path, plan: Plan | None = None) -> None:
@@ -246,8 +246,8 @@ class Store:
         Raises
         ------
         CampaignError
-            If another program has done so. If the database was removed, its rounds are first written to a new file.
-            The error names the file that contains the rounds, or says that they are lost.
+            If another program has done so. If the database was removed, this method first tries to write its rounds to
+            a new file. The error says in which file the rounds are, or that they are or may be lost.
         """
         if self._stamps() == self._left:
             return

@@ -1,9 +1,9 @@
 """The tables of a dataset: one class per table, one line per column.
 
-The classes determine the SQLite store, the Parquet files, the frames of the analysis and the checks of a reader. They
-also determine which values of a row are copied from a result of browser, DNS client or stub.
-`docs/reference/columns.md` is the output of `python -m crosslayer.campaign.tables`. Columns may be added, never
-renamed. This module does no I/O.
+The classes determine the SQLite store, the Parquet files, the frames of the analysis, and the checks of a dataset that
+is opened. They also determine which values of a row are copied from a result of browser, DNS client or stub.
+`docs/reference/columns.md` is the output of `python -m crosslayer.campaign.tables`. A column may be added at any time.
+A new name or meaning of a column requires a new `SCHEMA_VERSION`. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 SCHEMA_VERSION = 3
-"""Version of the tables and of `campaign.json`; higher if a column or key gets another name or meaning.
+"""Version of the tables and of `campaign.json`. It increases if a column or key gets another name or meaning.
 
 Since version 3, rows have `condition` and `role`.
 """
@@ -84,17 +84,18 @@ class Column:
     source: str = ""
     """Kind of result from which the value is copied (see `Table.taken`), e.g. `Exchange`; empty if it is not copied.
 
-    If the field of the result has another name than the column, the field follows, e.g.
+    If the field of the result has another name than the column, a dot and the name of the field follow the kind, e.g.
     `PerformanceNavigationTiming.connectEnd`.
     """
     required: bool = False
-    """Whether every row must have a value, also a failed observation."""
+    """Whether every row must have a value, even the row of a failed observation."""
     key: bool = False
     """Whether the column belongs to the key that identifies a condition; a round measures each condition once."""
     success: bool | str = False
     """Whether every observation without error must have a value.
 
-    The name of another column: such an observation must have a value if the other column has one.
+    If this is the name of another column, an observation without error that has a value in that column must also have
+    a value in this one.
     """
     signed: bool = False
     """Whether the value may be negative, e.g. a difference; other numbers may not."""
@@ -130,7 +131,7 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """Unit, from the ending of the column's name; without one, `count` for integers, else empty."""
+        """Unit that the end of the column's name states. If it states none: `count` for integers, else empty."""
         known = (unit for ending, unit in _UNITS.items() if self.name.endswith(ending))
         return next(known, "count" if self.type is int else "")
 

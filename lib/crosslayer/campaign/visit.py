@@ -65,7 +65,7 @@ def visit(
 ) -> dict[str, Any]:
     """Resolve the name of a page and load the page; `DnsError` if this fails.
 
-    Returns columns of `resolved_loads`; times are after the first packet.
+    Returns columns of `resolved_loads`; times are counted from the first packet.
 
     Parameters
     ----------

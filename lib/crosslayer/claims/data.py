@@ -75,9 +75,9 @@ class Observed:
     tables
         Tables of the dataset, for measures that are not statistics of a series.
     pairs
-        Vantage point and resolver of each host of `rows`, by the host's name; None if hosts are not such pairs. With
-        pairs, the bootstrap draws vantage points and resolvers, and links are pooled even if their numbers of
-        observations differ.
+        Vantage point and resolver that each value of the column `host` stands for, by this value; None if hosts are
+        machines. With pairs, the bootstrap draws vantage points and resolvers, and links are pooled even if their
+        numbers of observations differ.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Observed:
         return sample
 
     def _cell(self, factors: dict[str, float], link: str, page: str) -> metrics.Numbers:
-        """Weighted sum of the terms in each round of a cell; rounds without all terms are left out."""
+        """Weighted sum of the terms in each round of a cell; a round that lacks a term is left out."""
         for name in factors:
             if (name, link, page) not in self._cells.cells:
                 raise NotMeasured(f"no {name} on {link}, {page}")
@@ -195,7 +195,7 @@ class Observed:
 
 
 def _drawn_pairs(rounds: metrics.Rounds, pairs: Mapping[str, tuple[str, str]]) -> Counts:
-    """Number of times that each block of rounds is drawn, shape (resamples, blocks), if each host is a pair.
+    """Number of times that each block of rounds is drawn, shape (resamples, blocks), if each host stands for a pair.
 
     A pair is a vantage point and a resolver, from `pairs`. `Rounds` numbers the hosts in the order of their names.
     """

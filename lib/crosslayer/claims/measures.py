@@ -189,7 +189,7 @@ def total(parts: Iterable[Measure]) -> Measure:
 class Quantile:
     """Statistic: the quantile `q`, from 0 (minimum) to 1 (maximum).
 
-    The bootstrap gives no valid interval for minimum and maximum; `resampling.beyond` computes it.
+    The bootstrap gives no valid interval for minimum and maximum; for these, `resampling.beyond` computes the interval.
     """
 
     q: float

@@ -137,7 +137,7 @@ class Sign:
     """Criterion of "direction only" for a difference: it has the published sign, and its interval excludes 0."""
 
     def holds(self, ours: Estimate, published: float) -> bool:
-        """True if the whole interval has the published sign; without an interval, if the value has it."""
+        """True if the whole interval has the published sign. If there is no interval, the value must have this sign."""
         low, high = ours.interval or (ours.value, ours.value)
         return low > 0 if published > 0 else published < 0 and high < 0
 
@@ -269,8 +269,8 @@ def by_id(
     Raises
     ------
     ValueError
-        If a claim has two checks, or a cause without numbers does not contain "guess". Also if one of the other
-        arguments names a claim without a check, or a check that has this field already.
+        If a claim has two checks, or a cause without numbers does not contain "guess". Also if a keyword argument
+        names a claim that has no check, or sets a field that the claim's check has already.
     """
     by_claim = {check.claim: check for check in checks}
     if len(by_claim) < len(checks):
@@ -613,8 +613,8 @@ def spaced(unit: str) -> str:
 def number(value: float) -> str:
     """Number as text, with as many digits as the papers print.
 
-    Whole numbers and numbers from 1000 on have no decimals, numbers from 100 on one, and other numbers two. Numbers
-    below 0.1 have up to four.
+    Whole numbers and numbers of at least 1000 have no decimals. Other numbers of at least 100 have one decimal. Numbers
+    from 0.1 to 100 have two decimals, and numbers below 0.1 have up to four.
     """
     size = abs(value)
     if value == round(value) or size >= 1000:

@@ -96,7 +96,7 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Judge by a campaign every published result, and the unpublished claims of the campaign's study.
+    """Judge every published result, and the unpublished claims of a campaign's study, by the data of this campaign.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def difference_ms(rtt_ms: float) -> Tolerance:
 # Criteria for shapes of distributions and for orderings with exceptions.
 
 STEP_SHARE = 0.8
-"""Minimum share of a link's observations in a step of the CDF over all links, if this step belongs to the link."""
+"""Minimum share of a link's observations that a step of the CDF over all links must contain to belong to the link."""
 
 STEP_RISE_RTT = 0.05
 """Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""

@@ -112,7 +112,7 @@ def command(
 def _sample(committed: Dataset, rounds: int, links: str | None, pages: str | None) -> Plan:
     """Plan that measures the first `rounds` rounds of a stored campaign again.
 
-    `links` and `pages` are names of the campaign, separated by commas; None means all of them.
+    `links` and `pages` list names of links and pages of the campaign, separated by commas; None means all of them.
 
     Raises
     ------

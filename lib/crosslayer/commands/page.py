@@ -129,7 +129,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
     make
         Function that makes the page; its argument determines whether all code is generated.
     synthesise
-        Whether the first page has generated code already.
+        Whether generated code replaces the recorded code already in the first attempt.
     checked
         Whether to load the page. Without a testbed, the page is kept unchecked.
 
