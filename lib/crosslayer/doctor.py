@@ -86,7 +86,10 @@ def can_measure(findings: list[Finding]) -> bool:
 
 
 def verdict(findings: list[Finding]) -> str:
-    """One line: whether this machine can measure, over which link backend, and what it can do instead."""
+    """One line: whether this machine can measure and with which netem, or what is missing.
+
+    The line also says that the machine can show the committed campaigns.
+    """
     if missing := _in_the_way(findings):
         items, way = ", ".join(finding.item for finding in missing), missing[0].way_out
         return f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {way}"
@@ -167,7 +170,7 @@ def _dnsproxy() -> Finding:
 
 
 def _guest() -> Finding:
-    """Finding on the guest, which provides virtual time, and namespaces if the host refuses them."""
+    """Finding on the guest. It provides virtual time; if the host refuses namespaces, it also provides these."""
     try:
         kernel, _init = find_kernel(), resources.locate("guest")
     except CrosslayerError as error:

@@ -146,7 +146,7 @@ def examine(
 ) -> list[ServerFinding]:
     """Run every check over each of its transports, in the order of `CHECKS`; takes a minute or two.
 
-    A check that an error interrupts fails, and its detail names the error.
+    If an error interrupts a check, the check counts as failed, and its detail names the error.
     """
     findings = []
     for check in CHECKS:
@@ -242,7 +242,7 @@ def _timed(server: ExaminedServer, rows: Sequence[ExchangeResult]) -> CheckOutco
 
 
 def _token(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Time exchanges with an address-validation token of an earlier connection, but without its ticket.
+    """Median time of exchanges that use the address-validation token of an earlier connection, but not its ticket.
 
     Without a ticket, only the token can cause a failure. No other check uses a token.
     """

@@ -117,7 +117,7 @@ def _cells(
 
 
 def shown(finding: ServerFinding) -> str:
-    """A finding in a few characters: its value, or ✓, ✕ or – without a value.
+    """A finding in a few characters: its value or, if it has none, one of the signs ✓, ✕ and –.
 
     The value of a failed check is followed by ✕.
     """

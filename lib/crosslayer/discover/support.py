@@ -77,7 +77,7 @@ class Support:
     retry_received: bool | None = column("the server validated the address by a Retry packet")
     address_token: bool | None = column("the server sent an address-validation token for the next connection")
     certificate_subject: str | None = column(
-        "subject of the certificate, or its first name if the subject is empty; not verified"
+        "subject of the certificate, or its first alternative name if the subject is empty; not verified"
     )
     error: str | None = column("null where the transport is supported, else what happened instead")
 
@@ -212,7 +212,10 @@ def _facts(client: Client) -> dict[str, Any]:
 
 
 def certificate_subject(client: Client) -> str | None:
-    """Subject of the certificate that the client received (RFC 4514); the first name in it if the subject is empty."""
+    """Subject of the certificate that the client received (RFC 4514).
+
+    If the subject is empty, the first subject alternative name of the certificate.
+    """
     try:
         certificate = client.certificate
         if certificate is None:

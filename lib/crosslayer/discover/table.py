@@ -1,4 +1,4 @@
-"""The support matrix as a table for a terminal, and files of its rows or of other dataclasses."""
+"""The support matrix as a table for a terminal. Files with rows of the matrix, or with objects of other dataclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DNS clients for all transports, which have a common interface, and `exchange`, which measures one resolution.
+"""DNS clients, one for each transport and all with the same interface; and `exchange`, which measures one resolution.
 
 Clients resolve names and measure times; they do not depend on campaigns, links or pages. `exchange` resolves one name
 on a new connection and measures it. `Client` is for several queries on one connection.

@@ -56,7 +56,7 @@ class Packet:
     packets: int
     """Number of packets on the wire that the frame stands for."""
     payload: builtins.bytes = b""
-    """Payload of TCP or UDP; of a truncated frame, the captured part."""
+    """TCP or UDP payload; only its captured part if the frame was truncated."""
     flags: int = 0
     """TCP flags; 0 for UDP."""
     sequence: int = 0

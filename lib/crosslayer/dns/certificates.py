@@ -40,7 +40,9 @@ class CertificateVerifier:
         self._verifier: ServerVerifier = PolicyBuilder().store(store).build_server_verifier(subject)
 
     def verify(self, leaf: x509.Certificate, intermediates: Sequence[x509.Certificate]) -> None:
-        """Check the chain to the CA, the name, the validity period, the sizes of RSA keys, and that the leaf is no CA.
+        """Check that the certificate chain leads to the CA and that its certificates are acceptable.
+
+        The check covers the name, the validity period and the sizes of RSA keys. The leaf must not be a CA.
 
         Raises
         ------

@@ -55,9 +55,9 @@ def exchange(
 ) -> ExchangeResult:
     """Resolve one name on a new connection and measure it.
 
-    The clock starts with the first packet. Messages, TLS contexts, trusted CAs, sockets and the ClientHello are
-    prepared before, whatever the transport. The answer is checked after the clock has stopped. The connection is closed
-    before this function returns.
+    The clock starts with the first packet. Before it, every transport prepares what it uses of the following: messages,
+    TLS contexts, trusted CAs, sockets and the ClientHello. The answer is checked after the clock has stopped. The
+    connection is closed before this function returns.
 
     Parameters
     ----------

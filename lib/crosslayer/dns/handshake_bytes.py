@@ -1,9 +1,10 @@
 """Bytes of handshake and query, split by the content of packets as in the analysis of IMC22 (`single.query.sizes.py`).
 
 Over TCP, the following bytes count as handshake: SYN, SYN-ACK, acknowledgements before the first data, and TLS records
-other than application data. Each counts with the TCP header of its packet. In TLS 1.3, such records are little more
-than the two hellos; the encrypted rest of the handshake counts with the query or its answer. Over QUIC, every datagram
-that begins with a long header counts as handshake. No I/O.
+other than application data. The TCP header of a packet counts too if the packet is one of these segments, or if one of
+these records ends in it. In TLS 1.3, these records are little more than the two hellos; the encrypted rest of the
+handshake counts with the query or its answer. Over QUIC, every datagram that begins with a long header counts as
+handshake. No I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""TLS keys and qlogs of our QUIC clients, enabled by the environment variables that browsers, curl and quic-go use."""
+"""Write the TLS keys and the qlogs of our QUIC clients to files.
+
+The environment variables SSLKEYLOGFILE and QLOGDIR enable this; browsers, curl and quic-go use the same variables.
+"""
 
 from __future__ import annotations
 

@@ -110,8 +110,9 @@ def unframed(buffer: bytes | bytearray) -> bytes | None:
 def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
     """Check an answer, given without framing; `max_bytes` is the maximum size that the client announced.
 
-    `error` is the first that applies of: "oversized", "malformed", "wrong id", "not a response", "wrong question",
-    "truncated", "rcode NAME", "answer of another name", "cname loop".
+    `error` is the first of these texts that applies: "oversized", "wrong id", "not a response", "malformed", "wrong
+    question", "truncated", "rcode NAME", "answer of another name", "cname loop". A malformed answer with the flag TC is
+    "truncated".
     """
     if len(wire) > max_bytes:
         return Answer(None, (), "oversized")

@@ -58,7 +58,7 @@ class Resolver:
     path: str = "/dns-query"
     """Path of DoH and DoH3."""
     verify: bool = True
-    """Whether to verify the certificate. False accepts any certificate, for discovery and checks of servers only."""
+    """Whether to verify the certificate. False accepts any certificate; it is only for discovery and server checks."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.address):
@@ -94,7 +94,10 @@ class ClientSettings:
     udp_payload_bytes: int = 1232
     """Maximum size of an answer over DoUDP, announced by EDNS, bytes (DNS flag day 2020)."""
     padding_block_bytes: int = 128
-    """Block to whose multiples encrypted queries are padded, bytes; 0 for no padding (RFC 8467, section 4.1)."""
+    """Size of the padding block, bytes: encrypted queries are padded to a multiple of it (RFC 8467, section 4.1).
+
+    0 means no padding.
+    """
     cookie: bool = False
     """Whether queries carry a client cookie, an option of 12 bytes (RFC 7873); cookies in answers are ignored."""
     http_method: str = "GET"
@@ -140,7 +143,7 @@ class Handshake:
     early_data_accepted: bool | None = None
     """Whether the client's TLS reports that early data was accepted; None outside QUIC.
 
-    The server log is the evidence.
+    If there is a server log, its evidence replaces this report in datasets (`campaign.evidence`).
     """
     quic_version: str | None = None
     """QUIC version on the wire, e.g. "v1"."""

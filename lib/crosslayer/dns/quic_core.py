@@ -1,4 +1,6 @@
-"""DoQ (RFC 9250) and DoH3 (RFC 8484 over RFC 9114) as protocol cores on aioquic, without I/O; callers pass the time.
+"""DoQ (RFC 9250) and DoH3 (RFC 8484 over RFC 9114) as protocol cores on aioquic, without I/O.
+
+Callers give the current time as an argument.
 
 Three choices differ from aioquic's defaults, each to save client CPU time during the measurement: one key share instead
 of four; one cipher suite and QUIC version; a certificate check against a store that is built beforehand (0.08 instead
@@ -87,8 +89,8 @@ class _Connection(QuicConnection):
 class QuicCore(ABC):
     """One client connection, which can carry several queries at the same time.
 
-    With `early_data`, queries that are queued before the first call of `datagrams` become early data. `session` has
-    ticket and token of an earlier connection.
+    With `early_data`, queries that are queued before the first call of `datagrams` become early data. The argument
+    `session` has the ticket and token of an earlier connection.
     """
 
     protocol: ClassVar[Protocol]
@@ -277,7 +279,7 @@ def _close_reason(event: ConnectionTerminated) -> str:
 
 
 class DoQCore(QuicCore):
-    """DoQ: one query per stream, each message after its two-byte length."""
+    """DoQ: one query per stream. A length of two bytes precedes each message."""
 
     protocol = Protocol.DOQ
     alpns: ClassVar[tuple[str, ...]] = (Protocol.DOQ.transport.alpn,)

@@ -11,7 +11,10 @@ from crosslayer.dns.model import Protocol
 
 
 class DoUdpClient(Client):
-    """Client of DoUDP. It returns a truncated answer as it is, since a query over TCP is another condition, DoTCP."""
+    """Client of DoUDP. It returns a truncated answer as it is.
+
+    It does not repeat the query over TCP, because DNS over TCP is measured separately, as DoTCP.
+    """
 
     protocol = Protocol.DOUDP
     ip_protocol = socket.IPPROTO_UDP
