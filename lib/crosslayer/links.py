@@ -165,9 +165,13 @@ class Profile:
     upload_mbit: Rate | None = None
     """Rate towards the server, Mbit/s; None if it is not shaped."""
     queue_packets: Annotated[int, Meta(ge=1, le=1_000_000)] = _DEFAULT_LIMIT
-    """Maximum number of packets queued at the bottleneck, in addition to the packets in flight."""
+    """Maximum number of packets in the bottleneck's queue. Packets in flight do not count."""
     queue: Literal["fifo", "fq_codel", "cake"] | None = None
-    """Discipline of the bottleneck's queue; None for netem's own FIFO, whose limit also counts packets in flight."""
+    """Discipline of the bottleneck's queue; None for netem's own FIFO.
+
+    netem's limit also counts packets in flight. It is therefore set to `queue_packets` plus the packets in flight at
+    full rate.
+    """
     queue_bdp: Annotated[float, Meta(gt=0)] | None = None
     """Length of the bottleneck's FIFO in bandwidth-delay products, instead of `queue_packets`."""
     jitter_ms: Delay = 0.0

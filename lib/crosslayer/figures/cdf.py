@@ -31,7 +31,7 @@ SCHEMA = {
 }
 
 TOP = 0.99
-"""Quantile of the slowest curve at which the x axis ends."""
+"""The x axis ends at this quantile of the slowest curve."""
 
 _AXES_WIDTH = 48
 _LEVELS = {"min": 0.0, "max": 1.0} | {f"p{q}": q / 100 for q in range(1, 100)}
@@ -185,7 +185,10 @@ def layers(
     legend_columns: int | None = None,
     published_steps: bool = False,
 ) -> list[alt.Chart]:
-    """Layers of one plot: measured curves over published ones, medians with their intervals, published values."""
+    """Layers of one plot, from bottom to top.
+
+    These are: published curves, measured curves, medians with their intervals, published values.
+    """
     axis = alt.Axis(tickCount=max(3, width // 50), labelFlush=True, grid=True)
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(domain=list(domain), nice=False, zero=False), axis=axis)
     quarters = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f")
@@ -213,11 +216,12 @@ def layers(
 
 
 def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
-    """Range of the x axis: from the smallest value to the largest of all curves' quantiles `top`, with a margin.
+    """Range of the x axis, with a margin.
 
-    The quantile is the smallest observation x for which at least the share `top` of the observations is at most x. With
-    0.99, a curve of fewer than 100 observations is therefore shown completely. Medians and single published values are
-    always in the range.
+    The range begins at the smallest value. To find its end, the quantile `top` of each curve is computed; the range
+    ends at the largest of these quantiles. A quantile is an observation: the smallest one that at least the share `top`
+    of the observations does not exceed. With 0.99, a curve of fewer than 100 observations is therefore shown
+    completely. Medians and single published values are always in the range.
     """
     curve = frame.filter(pl.col("kind") == "curve")
     tops = (
@@ -232,7 +236,7 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
 
 
 def tail_note(frame: pl.DataFrame) -> str:
-    """Sentence that the plots leave out the tail of a curve; empty if they show all curves completely."""
+    """Sentence which says that the plots leave out the tail of a curve; empty if they show all curves completely."""
     cut = any(
         group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")
@@ -247,7 +251,7 @@ def table(frame: pl.DataFrame) -> pl.DataFrame:
     -------
     polars.DataFrame
         panel, series, n, median, low, high (95 % interval), published (null without a published median). Values have
-        the unit of the figure, and rows the order of the panels.
+        the unit of the figure. Rows are in the order of the panels.
     """
     key = ["panel", "series"]
     medians = frame.filter(pl.col("kind") == "median")

@@ -1,6 +1,6 @@
 """Figures that compare a study's campaign in real time with its campaign in virtual time.
 
-They are drawn for studies with page loads, exchanges or queries at a steady pace. A duration in virtual time contains
+They compare page loads, DNS exchanges, and queries that are sent at a steady pace. A duration in virtual time contains
 only network and timers; in real time it also contains computing (docs/reference/clocks.md).
 """
 
@@ -61,7 +61,7 @@ _FURTHER = (
     Style(ORANGE, "circle", LONG),
 )
 _EMPTY = {"kind": "full handshake", "condition": "usual"}
-"""Titles of a condition's fields `kind` and `condition` if they are empty."""
+"""Titles of a condition's fields `kind` and `condition`, each shown if the field is empty."""
 _TITLES = {
     "refused": "ticket refused",
     Connection.KEPT.value: "kept connection",
@@ -111,9 +111,10 @@ def differences_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
     """Difference between two conditions within a round, in real and in virtual time, ms.
 
     `titles` has the titles that panels and series show in place of values of `kind` and `condition`. Columns panel,
-    link, page, series, condition, reference (the subtracted condition), those of `metrics.clocks.compared`, and agrees.
-    `agrees` says whether the 95 % interval of real minus virtual time overlaps the range ± `clocks.RESOLUTION_MS`. The
-    columns before_ms, cpu_ms and packets have possible reasons for a disagreement (`metrics.clocks.reasons`).
+    link, page, series, condition, reference (the subtracted condition), those of `metrics.clocks.compared`, and
+    `agrees`. The column `agrees` says whether the 95 % interval of real minus virtual time overlaps the range
+    ± `clocks.RESOLUTION_MS`. The columns before_ms, cpu_ms and packets have possible reasons for a disagreement
+    (`metrics.clocks.reasons`).
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
@@ -163,7 +164,7 @@ def _measures(known: list[ComparedCondition]) -> int:
 
 
 def _described(condition: ComparedCondition, varying: list[str], titles: Mapping[str, str]) -> tuple[str, str]:
-    """Title of a condition's series, and the titles of its other fields in `varying` as one text."""
+    """Title of a condition's series; and the titles of the fields in `varying` that this title lacks, as one text."""
     titled = _titled(condition, titles)
     if "transport" in varying and condition.transport:
         return condition.transport, titled.named(*(word for word in varying if word != "transport"))

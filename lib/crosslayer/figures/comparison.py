@@ -48,7 +48,7 @@ class Comparison:
     differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Differences by name, each a pair of series: the first minus the second within a round."""
     pooled: Sequence[str] | None = None
-    """Columns by which pooled rows are grouped, e.g. page to pool all links. None: there are no pooled rows."""
+    """Columns by which pooled rows are grouped; for example, `page` alone pools all links. None: no pooled rows."""
     styles: Mapping[str, Style]
     """Style of each series that is drawn, in the order of the legend."""
     axis: str

@@ -33,7 +33,7 @@ _PALETTE_COLOURS = 64
 """Number of colours of a PNG in a notebook. A chart has about twelve, and their blends with the background."""
 
 _IN_JUPYTERLAB = "v5"
-"""Major version of Vega-Lite in JupyterLab, which also draws our charts correctly."""
+"""Major version of Vega-Lite that JupyterLab contains. It is older than ours, but draws our charts correctly."""
 
 
 class FigureError(CrosslayerError):
@@ -71,7 +71,7 @@ class Figure:
 
     @property
     def heading(self) -> str:
-        """Title, after the name of the paper's figure if there is one."""
+        """Title; the name of the paper's figure, if there is one, precedes it."""
         return f"{self.paper_figure}. {self.title}" if self.paper_figure else self.title
 
 
@@ -138,7 +138,10 @@ class Drawing:
 
 
 def _with_palette(png: bytes) -> bytes:
-    """Convert a PNG to one with a colour palette, which has an eighth of the size, so that notebooks stay small."""
+    """Convert a PNG to a PNG with a colour palette, so that notebooks stay small.
+
+    The result has an eighth of the size.
+    """
     palette = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(_PALETTE_COLOURS).save(palette, "PNG", optimize=True)
@@ -172,7 +175,8 @@ def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
 def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
     """Vega-Lite's parsers for the columns of the CSV; None if parsing would change values.
 
-    An empty cell of a text column means an empty text; with the parser `string`, it means a missing value.
+    Without a parser, Vega-Lite reads an empty cell of a text column as an empty text. With the parser `string`, it
+    reads the cell as a missing value.
     """
     parsers = {}
     for column in table:

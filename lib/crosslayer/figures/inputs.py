@@ -89,7 +89,7 @@ class Inputs:
 
     @property
     def published_saving(self) -> pl.DataFrame:
-        """Published PLT that H3 0-RTT saves compared with H3 1-RTT, from the medians in TNSM24 Figs. 10 and 11.
+        """Published PLT of H3 1-RTT minus that of H3 0-RTT, from the medians in TNSM24 Figs. 10 and 11.
 
         Columns link, page, nominal_rtt_ms, saving_ms.
         """

@@ -32,7 +32,7 @@ def self_check_data(
     observations: Callable[[Inputs], metrics.Cells] = _loads,
     named: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
-    """Differences between loads of a round that should be equal, percent of their PLT.
+    """Differences between the PLTs of two loads whose PLTs should be equal, percent of the PLT.
 
     Columns kind, series, link, page, source, x (the difference), low, high (90 % interval), n, equal, p, ks, ks_p
     (`metrics.equivalence`). A row of kind `pair` has the difference between two loads of one round. A row of kind

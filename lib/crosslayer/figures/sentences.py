@@ -14,7 +14,10 @@ def differing(text: str, other: str) -> str:
 
 
 def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
-    """The first row with these values by column; None without such a row or without one of the columns."""
+    """The first row that has the given value in each named column.
+
+    None if there is no such row, or if the frame lacks any of the columns.
+    """
     known = {name: value for name, value in values.items() if name in frame.columns}
     rows = frame.filter(**known) if len(known) == len(values) else frame.clear()
     return rows.row(0, named=True) if rows.height else None

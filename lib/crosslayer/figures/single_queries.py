@@ -22,9 +22,9 @@ TIMES = ("handshake", "resolve")
 def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
     """Rows of `table1`: measured and published bytes of each part of an exchange, and their totals.
 
-    Columns series, part, source (`measured`, `published`), n, rounds, median, low, high; bytes. In measured rows, `low`
-    and `high` are the 95 % interval; in published rows, the 10th and 90th percentile over the paper's resolvers. The
-    part `total` is the sum of the four medians, as in the paper.
+    Columns series, part, source (`measured`, `published`), n, rounds, median, low, high. The last three are in bytes.
+    In measured rows, `low` and `high` are the 95 % interval; in published rows, the 10th and 90th percentile over the
+    paper's resolvers. The part `total` is the sum of the four medians, as in the paper.
     """
     printed = published.sizes.filter(pl.col("part").is_in(SIZES_BY_PART)).select(
         "series", "part", source=pl.lit("published"), median="table1", low="p10", high="p90"

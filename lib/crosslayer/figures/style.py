@@ -96,7 +96,7 @@ browser that draws a chart without it, as in JupyterLab, uses one of the others,
 FONT_FILES = Path(__file__).parent / "fonts"
 """Folder with TTF files for drawing, and WOFF files that each SVG embeds.
 
-WOFF files have only the letters of figures. They were made by
+WOFF files contain only the characters that texts in figures may use. They were made by
 `pyftsubset CrosslayerSans-Bold.ttf --flavor=woff --no-hinting --layout-features=kern --unicodes=20-7e,a7,b0-b2,b5,b7,`
 `d7,e9,fc,2013,2014,2018,2019,201c,201d,2026,2192,2212,2248,2264,2265` (one list).
 """

@@ -83,7 +83,7 @@ class Guest:
         The command's complete standard input; None if it is sent by `send`.
     seed
         Seed of all random numbers, in virtual time only: with the same command, input and seed the same events happen
-        at the same virtual times. None uses the host's random numbers and date.
+        at the same virtual times. If it is None, the guest uses the host's random numbers and date.
     settable_clock
         Whether the command may change the guest's time of day. Each line with a number, written to `CLOCK_CONTROL`,
         changes it by that number of nanoseconds.

@@ -28,7 +28,10 @@ class Kernel:
     """Virtual time that one read of the clock takes, ns."""
 
     def as_versions(self) -> dict[str, str]:
-        """The kernel's entries among the versions in `campaign.json`; it contains the network stack under test."""
+        """The kernel's entries among the versions in `campaign.json`.
+
+        The kernel is recorded because it contains the network stack under test.
+        """
         return {
             "guest_kernel": self.version,
             "guest_kernel_config_sha256": self.config_sha256,

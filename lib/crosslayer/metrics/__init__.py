@@ -3,7 +3,7 @@
 - `rows`: valid rows of the tables
 - `metrics.combinations`: PLTs from DNS exchanges and page loads
 - `lookups`: DNS lookups as series by transport and kind
-- `paced`: queries at a fixed rate, their means and variances
+- `paced`: means and variances of the times of queries at a fixed rate
 - `grouping`: groups of frames of any size
 - `cells`: all observations of a campaign, read once
 - `distributions`: CDF curves and quantiles

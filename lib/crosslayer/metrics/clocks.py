@@ -1,4 +1,4 @@
-"""Comparison of equal conditions in real and in virtual time: their durations, and the differences between conditions.
+"""Comparison of real time with virtual time: the duration of each condition, and differences between two conditions.
 
 A duration in virtual time contains only network and timers; in real time it also contains computing. This module is
 independent of studies: the key columns of its rows identify a condition.
@@ -136,8 +136,8 @@ def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
 def steps(of: Iterable[ComparedCondition]) -> list[Step]:
     """Steps between the given conditions.
 
-    Conditions that differ only in one field other than `measure` form a group. Steps lead from the first condition of a
-    group, in the given order, to each other condition of the group.
+    Conditions that differ only in one field other than `measure` form a group. A step leads from the first condition of
+    a group, in the given order, to every further condition of the group.
     """
     known = list(of)
     rows = []

@@ -1,4 +1,4 @@
-"""Combinations of DNS protocol and HTTP/3 handshake: PLT of a decoupled page load, and its increase over a baseline."""
+"""Combinations of DNS protocol and HTTP/3 handshake: PLT of a decoupled load, and its increase against a baseline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def combination(protocol: str, h3: str) -> str:
 
 
 COMBINATIONS = tuple(combination(*pair) for pair in SHOWN)
-"""The combinations TNSM24 shows, the baseline first; coalescing is emulated by DoQ + H3 0-RTT."""
+"""The combinations that TNSM24 shows, the baseline first; coalescing is emulated by DoQ + H3 0-RTT."""
 
 # Null for a pair that TNSM24 does not show.
 _ASSHOWN = pl.coalesce(

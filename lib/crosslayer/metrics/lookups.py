@@ -17,8 +17,8 @@ def lookup_series(
     """Rows of DNS lookups with two further columns: `series` (e.g. `DoQ 0-RTT`) and `total_rtt`.
 
     If packets of the first flight are lost, the server may receive the early data after the handshake. The row of such
-    a lookup has an error. The row counts here nevertheless, because its delay is the cost of early data under packet
-    loss.
+    a lookup has an error. This function includes the row nevertheless, because its delay is the cost of early data
+    under packet loss.
 
     Parameters
     ----------

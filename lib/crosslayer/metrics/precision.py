@@ -17,7 +17,8 @@ def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.Da
 
     The argument has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds, the
     half-width is inversely proportional to the square root of their number, like that of any median asymptotically.
-    The pilot's half-width is first divided by the extension for few rounds (`reach`), which vanishes with many rounds.
+    The pilot's half-width is first divided by the factor that widens intervals of few rounds (`reach`). With many
+    rounds, this factor approaches 1.
     The pilot's half-width is itself uncertain, because only about `1.96 sqrt(rounds)` observations lie within the
     interval. It varies like a gamma variable whose shape is this number. `rounds_enough` takes this into account.
 

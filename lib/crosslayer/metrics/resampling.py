@@ -27,7 +27,10 @@ The range of only five values contains the median with a probability of 93.75 %.
 """
 
 FEWEST_BEYOND = 4.5
-"""Minimum number of observations beyond a quantile for an interval; resamples cannot reach beyond the sample."""
+"""An interval of a quantile needs at least this number of observations beyond the quantile.
+
+Resamples cannot reach beyond the sample.
+"""
 
 ROUNDS_OF_MOMENTS = 16
 """Minimum number of rounds for an interval of a mean, variance or share; with fewer, the error is too uncertain."""
@@ -131,10 +134,10 @@ def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> 
 def drawn_crossed(
     hosts: Clusters, kinds: tuple[Clusters, Clusters], resamples: int = RESAMPLES, seed: int = 0
 ) -> Counts:
-    """Number of times that each block is drawn if a host is a pair of clusters; shape (resamples, blocks).
+    """Number of times that each block is drawn if each host stands for a pair of clusters; shape (resamples, blocks).
 
     An example of a pair is a vantage point and a resolver. Clusters of each kind are drawn with replacement and
-    independently. The number of times that a pair is drawn is the product of the numbers of both clusters (pigeonhole
+    independently. The number of draws of a pair is the product of the numbers of draws of its two clusters (pigeonhole
     bootstrap: Owen, The Annals of Applied Statistics 1, 2007). The blocks of a pair are drawn with replacement.
 
     Parameters
@@ -180,7 +183,10 @@ def reach(rounds: int, level: float = LEVEL) -> float:
 
 
 def student_reach(rounds: int, z: float) -> float:
-    """Like `reach`, but with a normal quantile `z` in place of the level; `z` may be too large for any level."""
+    """Like `reach`, but with a normal quantile `z` in place of the level.
+
+    `z` may be so large that its level would be rounded to 1.
+    """
     n = rounds - 1
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
     t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
@@ -273,7 +279,7 @@ class Sample:
         def at(ranks: Sequence[Reals], rows: NDArray[np.intp]) -> list[Reals]:
             """The observations at these ranks in the resamples `rows`.
 
-            Only ranks in the part of the first rank give correct observations.
+            An observation is correct only if its rank lies in the same part as the first of `ranks`.
             """
             part = np.minimum((ends[rows, 1:] < ranks[0][:, None]).sum(axis=1), _PARTS - 1)
             positions = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)

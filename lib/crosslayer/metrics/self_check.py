@@ -78,7 +78,8 @@ def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The columns of `ROUND`, percent: the difference in percent of the median PLT of these loads in the cell.
+        The columns of `ROUND`, and the column `percent`: the difference in percent of the median PLT of the cell's
+        measured loads of the same kind.
     """
     parts = []
     for first, second in REPETITIONS.values():
