@@ -1,8 +1,8 @@
 """Functions for notebooks, so that a notebook contains only imports, parameters and calls.
 
-`open_campaign` (as `crosslayer.open`) opens a dataset with its tables, figures and claims. `start` begins
-`run_all.ipynb`, which measures and runs the other notebooks. `server_cost` is the content of `server_cost.ipynb`.
-Relative paths start at the checkout, wherever Jupyter or papermill was started.
+`open_campaign` (as `crosslayer.open`) opens a dataset with its tables, figures and claims. `start` is the first call in
+`run_all.ipynb`, which measures campaigns and runs the other notebooks. `server_cost` is the content of
+`server_cost.ipynb`. Relative paths start at the checkout, wherever Jupyter or papermill was started.
 """
 
 from crosslayer.notebooks.campaign_view import CampaignView, open_campaign

@@ -16,7 +16,7 @@ from crosslayer.figures.style import COLUMN_WIDTH
 
 
 class AnswerText(Markdown):
-    """Markdown text for display, and in `rows` the frame from which it was made."""
+    """Markdown text for display. If the text was made from a frame, `rows` is this frame."""
 
     def __init__(self, text: str, rows: pl.DataFrame | None = None) -> None:
         super().__init__(text)  # type: ignore[no-untyped-call]

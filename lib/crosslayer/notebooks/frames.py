@@ -1,4 +1,4 @@
-"""One duration of a campaign as a frame: one row per observation, with condition and RTT of the link."""
+"""One duration of a campaign as a frame: one row per observation, with its condition and the RTT of its link."""
 
 from __future__ import annotations
 

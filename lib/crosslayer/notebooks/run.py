@@ -39,7 +39,8 @@ def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str],
     clock
         Clock of the measurement: `wall`, or `virtual` in guests.
     campaign
-        Dataset folder of the default study to analyse instead of measuring; empty to measure.
+        Dataset folder of the default study; empty if there is none. A given dataset is analysed, and the default study
+        is then not measured.
     studies
         Names of the studies to measure: a list, a JSON list (from `papermill -p`), or a text with commas.
     figures
@@ -155,7 +156,7 @@ class Run:
         print(f"  done in {_duration(took_s)}{rest}", flush=True)
 
     def others(self) -> None:
-        """Run those notebooks of all studies that have not been run yet; this includes new studies automatically.
+        """Run every notebook that has not been run yet, of all studies; this includes new studies automatically.
 
         Raises
         ------

@@ -85,7 +85,7 @@ def read_pcapng(data: bytes, *, where: str) -> PacketCapture:
     Raises
     ------
     PacketsError
-        If the data is no such file, truncated or inconsistent.
+        If the data is not the content of such a file, or is truncated or inconsistent.
     """
     interfaces: list[str] = []
     frames: list[Frame] = []

@@ -215,8 +215,8 @@ def _made_js(fetch: Fetch, host: str | None) -> str:
 def _leaf(fetch: Fetch) -> None:
     """Set the body of a resource that is no code.
 
-    An image or font keeps its recorded body; without one, it is replaced by filler of the same weight. A drawing
-    becomes an empty SVG of the same weight. Other resources become filler.
+    An image or font keeps its recorded body; if it has none, filler of the same weight replaces it. A drawing becomes
+    an empty SVG of the same weight. Other resources become filler.
     """
     entry = fetch.resource.entry
     fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(

@@ -1,4 +1,4 @@
-"""Build the files that the server sends from the page specifications: offline and reproducibly.
+"""From the page specifications, build the files that the server sends: offline and reproducibly.
 
 A page is built again only if its sources changed.
 """
@@ -61,7 +61,7 @@ def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
     """Build every page of `spec_dir` into `out_dir`, one folder per page.
 
     A page with unchanged sources is not built again. The folder of a built page without a specification is removed.
-    Several processes may build at once.
+    Several processes may build at the same time.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _source_digest(page: PageSpec) -> str:
 
 
 def _digest_in(manifest: Path) -> str:
-    """Digest of the sources in a manifest; empty if there is no manifest of crosslayer."""
+    """Digest of a page's sources that its manifest states; empty if there is no manifest of crosslayer."""
     try:
         value = json.loads(manifest.read_text(encoding="utf-8"))[_DIGEST]
     except (OSError, ValueError, KeyError, TypeError):

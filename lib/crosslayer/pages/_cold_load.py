@@ -62,7 +62,7 @@ class ColdLoad:
     left_out: Counter[str]
     """Number of requests that the copy does not make, by reason."""
     redirected: Mapping[str, str]
-    """URL of the final resource, by each recorded URL that redirected to that resource."""
+    """For each recorded URL that redirected to a resource: the URL of this resource."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     others: tuple[str, ...]
@@ -280,7 +280,7 @@ def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
 
 
 def _ends(redirections: Mapping[str, Url], resources: Mapping[str, Resource]) -> dict[str, str]:
-    """URL of the final resource, by each URL that redirects to that resource, directly or via other URLs."""
+    """For each URL that redirects to a resource, directly or via other URLs: the URL of this resource."""
     ends = {}
     for url in redirections:
         target, seen = url, {url}

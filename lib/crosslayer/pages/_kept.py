@@ -227,9 +227,9 @@ def _document(saved: Path) -> Path:
 
 
 def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple[Path, str]]:
-    """The document and the files that it refers to, directly or via other files, by URL.
+    """The document and the files to which it refers, directly or via other files; the keys are their URLs.
 
-    Each file comes with the URL of its initiator, in the order of discovery.
+    Each file comes with the URL of its initiator. The files are in the order of discovery.
     """
     named: dict[str, tuple[Path, str]] = {base: (document, "")}
     text = document.read_text(encoding="utf-8", errors="replace")
