@@ -52,7 +52,7 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
         (["measure", "--rounds", "1000000000000"], "key 'rounds': must be at most 100000"),
         (["measure", "--links", "nope.toml"], "Name a TOML file of links"),
         (["measure", "--links", "fibre", "--out", "x"], "Did you mean 'fiber'? Choose one of: 4g, "),
-        (["measure", "--links", "fibre", "--out", "x"], "rtt-50; or one varied, like 4g-loss-2"),
+        (["measure", "--links", "fibre", "--out", "x"], "rtt-50; or one with one property changed, like 4g-loss-2"),
         (["measure", "--pages", "wikipedia", "--out", "x"], "Did you mean 'wikipedia.org'?"),
         (["measure", "--study", "los"], "Did you mean 'loss'?"),
         (["measure", "--size", "Papers"], "Did you mean 'paper'?"),

@@ -66,9 +66,9 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
     The page requests the same resources from the same hosts, in the same order of discovery and with the same sizes.
-    Bodies come from the HAR. If the HAR lacks a body, the command generates one of the recorded type and size. Cookies,
-    credentials and query strings of URLs are removed. The command reports what else it omits, and which studies can use
-    the page.
+    Bodies come from the HAR. If the HAR lacks a body, the command generates a body of the recorded type and size.
+    Cookies, credentials and query strings of URLs are removed. The command reports what else it omits, and which
+    studies can use the page.
 
     To record a HAR in Chromium, open the developer tools, tab Network, load the page with an empty cache, and choose
     "Export HAR".
