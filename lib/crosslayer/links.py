@@ -52,7 +52,8 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 MADE: Final = (
-    "; or an RTT alone (ms), like rtt-50; or one with one property changed, like 4g-loss-2, 4g-rtt-100 or 4g-queue-10bdp"
+    "; or an RTT alone (ms), like rtt-50; or one with one property changed, like 4g-loss-2, 4g-rtt-100 or "
+    "4g-queue-10bdp"
 )
 """Text after a list of link profiles, in error messages and help: forms of names that need no profile of their own."""
 

@@ -40,8 +40,8 @@ class PathFault:
     action: Action
     """Reaction of the path: `drop`, `reject` or `truncate`.
 
-    `drop`: none. `reject`: ICMP port unreachable for UDP, a reset for TCP, ICMPv6 no route to destination for `ipv6`.
-    `truncate`: a DNS answer with TC.
+    `drop`: none. `reject`: for UDP, ICMP "port unreachable"; for TCP, a reset; for the selector `ipv6`, ICMPv6 "no
+    route to destination". `truncate`: a DNS answer with TC.
     """
     selector: Selector
     port: int | None = None

@@ -35,7 +35,7 @@ class Published:
     links: pl.DataFrame
     """TNSM24 Table II: `rtt_ms`, `down_mbit`, `up_mbit` of each link."""
     sizes: pl.DataFrame
-    """IMC22 Table 1: quantiles of the IP payload bytes over the resolvers, by series and part of the exchange."""
+    """IMC22 Table 1: bytes of IP payload, by series and part of the exchange, as quantiles of the resolvers' values."""
     claims: pl.DataFrame
     """All claims, every column as text: `paper`, `claim_id`, `value`, `unit`, `kind` and more."""
 

@@ -41,7 +41,7 @@ class AnswerInterval(msgspec.Struct, frozen=True):
     """Value by campaign."""
     mean: float
     low: float | None
-    """Lower end of the interval; None for a single campaign, like `high` and `between`."""
+    """Lower end of the interval. With a single campaign, `low`, `high` and `between` are None."""
     high: float | None
     between: float | None
     """Standard deviation of the campaigns' true values (`FurtherCampaign.between`)."""
@@ -60,7 +60,10 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     """Fewest and most rounds of a cell."""
     links: int
     machines: tuple[str, ...]
-    """Cores and processor of each machine: first that of the campaign, then those of its repeats (`repeats`)."""
+    """Cores and processor of each machine: first the machine of the campaign, then the machines of its repeats.
+
+    Equal texts occur once. `repeats` finds the repeats.
+    """
     revision: str
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
@@ -89,13 +92,19 @@ class Whole:
     sentences: tuple[tuple[str, str], ...]
     """Topic and text of each sentence; sentences from campaigns in virtual time come first."""
     increases: tuple[tuple[str, ...], ...]
-    """Table of the increases of the page load time over plain DNS: header, then a row for each topic and transport."""
+    """Table of the increases of the page load time compared with plain DNS.
+
+    The first row is the header. Each further row has a topic and a transport.
+    """
     evidence: str
     """Text on the studies, machines and revisions; empty if there is no part with sentences or increases."""
     headlines: tuple[tuple[str, str, str], ...]
     """For each headline: identifier of the claim, the paper's statement and our verdict, both in plain words."""
     intervals: tuple[tuple[str, AnswerInterval], ...]
-    """Topic and interval of each number of the answer; the topic names real time if that is the clock."""
+    """Topic and interval of each number of the answer.
+
+    If the campaign was in real time, the topic ends with these words.
+    """
     counts: str
     """Sentence with the number of published results for each verdict; empty if no result was measured."""
 

@@ -19,11 +19,11 @@ from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
-"""Least number of figures for which several processes are faster than one, although each must start first."""
+"""Minimum number of figures for several processes. With fewer figures, they save less time than their start takes."""
 _ONE_AT_A_TIME = 5_000_000
-"""Maximum number of rows of a dataset whose figures several processes draw.
+"""Maximum number of rows of a dataset for several processes. One process draws the figures of a larger dataset.
 
-Figures of larger datasets need much memory and use all cores by themselves.
+These figures need much memory, and each of them uses all cores.
 """
 
 

@@ -269,7 +269,7 @@ def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
 
 
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
-    """The verdicts that a folder has on all claims: those of the dataset, and those of other studies.
+    """The verdicts on all claims from the tables of a folder: the dataset's table, and the tables of other studies.
 
     If another study checks a claim, the verdict of that study's campaign replaces the dataset's verdict.
 

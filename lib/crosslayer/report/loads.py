@@ -1,4 +1,4 @@
-"""Captured loads of a campaign, each drawn as one HTML page; points in the figures of the report link to these."""
+"""Captured loads of a campaign, each drawn as one HTML page. Points in the report's figures link to these pages."""
 
 from __future__ import annotations
 

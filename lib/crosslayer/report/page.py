@@ -360,9 +360,10 @@ def _by_claim(others: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
 
 
 def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """Comparison of each pair of campaigns: names, number of claims that both measured, counted verdicts on them.
+    """Comparison of each pair of campaigns, with the names of both (`first`, `second`).
 
-    `changed` is the number of these claims whose verdicts differ.
+    `claims` is the number of claims that both campaigns measured. `first_verdicts` and `second_verdicts` are texts: how
+    often each campaign has each verdict on these claims. `changed` is the number of these claims whose verdicts differ.
     """
     if verdicts is None or of_others is None:
         return []

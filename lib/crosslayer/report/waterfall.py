@@ -296,9 +296,9 @@ def _packet(frame: Frame) -> Packet | None:
 def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tuple[Frame, Packet]]:
     """The packets that the client sent or received, each with its direction.
 
-    Captures of other programs often lack directions. The client is then the sender of any packet that begins a
-    connection: a QUIC Initial, a SYN without ACK, or a query to port 53. The address of the client determines the
-    direction of all other packets. Packets whose direction stays unknown are left out.
+    Captures that other programs wrote often lack these directions. The client is then the sender of any packet that
+    begins a connection: a QUIC Initial, a SYN without ACK, or a query to port 53. The address of the client determines
+    the direction of all other packets. Packets whose direction stays unknown are left out.
 
     Raises
     ------
@@ -338,7 +338,10 @@ def _begins(packet: Packet) -> bool:
 
 
 def _flows(packets: Iterable[tuple[Frame, Packet]], zero_ns: int, about: About) -> tuple[list[Flow], float]:
-    """Packets by connection, in the order of their first packets, and the time of the last packet, ms."""
+    """Connections with their packets, and the time of the last packet, ms.
+
+    The connections are in the order of the first packet of each connection.
+    """
     named = {str(event.get("remote")): event for event in about.server if event.get("event") == "connection"}
     flows: dict[tuple[Any, ...], Flow] = {}
     last = 0.0

@@ -154,7 +154,8 @@ class ResolverComparison:
 def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> ResolverComparison:
     """Summarise a comparison from all its entries.
 
-    `not_asked` is as in `compare`; targets whose operator asked to stop are added to it.
+    `not_asked` has excluded targets, as in `compare`. The targets whose operator asked to stop (`measured.stops`) are
+    excluded too.
     """
     stopped = stopped_targets(measured.plan, measured.stops)
     return compare(
@@ -432,4 +433,7 @@ def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -
 
 
 _SIMILAR_MS = 5 * MARGIN_MS
-"""Limit, ms: the advice calls targets equal only if no interval of a difference ends above it."""
+"""Limit, ms, up to which the advice names targets as equal (`A or B`).
+
+The interval of the difference between each of them and the fastest target must end at or below this limit.
+"""

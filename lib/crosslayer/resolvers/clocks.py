@@ -13,7 +13,7 @@ _LEAST_S = 0.1
 _SLEW = 0.001
 """Deviation of the time of day that is no clock step, as a share of the elapsed time; `_LEAST_S` is added.
 
-Linux corrects its time of day without a step by at most 500 ppm; the limit is twice this rate.
+Without a step, Linux corrects its time of day by at most 500 ppm of the elapsed time. The limit is twice as large.
 """
 _TOGETHER_S = 0.001
 _ATTEMPTS = 10

@@ -1,7 +1,8 @@
 """Measure a comparison from several machines; each measures every target in every round.
 
 Each round of a machine opens a separate Dask cluster by SSH (`campaign.cluster`). A machine that fails therefore loses
-only its own rounds, and continues when it is reachable again. The starting machine stores all rows.
+only its own rounds, and continues when it is reachable again. The starting machine, on which the user starts the
+comparison, stores all rows.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RoundRequest:
     queries_per_s: float
     per_day: int
     consent: tuple[str, ...]
-    """Addresses outside the machine to which the user consented."""
+    """Addresses outside the machine. The user has consented to packets to these addresses."""
     ca: bytes | None
     """Trusted CAs as PEM; None if the machine uses its own."""
     code: str

@@ -18,14 +18,18 @@ from crosslayer.resolvers.plan import SILENT, ComparePlan, Disturbance, NetworkC
 from crosslayer.vocabulary import EventKind, Protocol
 
 SLOWER_MS = 10.0
-"""Least extra time of a cache miss compared with a hit, ms. A change of the path's RTT is at least half of this."""
+"""Minimum extra time of a cache miss compared with a hit, ms.
+
+A change of the path's RTT counts if it is at least half of this value.
+"""
 _SLOWER_SHARE = 0.2
-"""Least extra time as a share: of the next query's time (cache miss) or of the shorter median RTT (path change)."""
+"""Minimum extra time as a share: of the next query's time (cache miss) or of the shorter median RTT (path change)."""
 
 _JITTERS = 20.0
-"""Least extra time of a cache miss, in multiples of the jitter: the median difference between two cache hits.
+"""Minimum extra time of a cache miss, in multiples of the jitter.
 
-With `SLOWER_MS` alone, one of 3,000 visits over a path with an exponential jitter of 1 ms counted as a miss.
+The jitter is the median of the absolute differences between two cache hits of the same visit. With `SLOWER_MS` alone,
+one of 3,000 visits over a path with an exponential jitter of 1 ms counted as a miss.
 """
 
 
@@ -278,7 +282,7 @@ def _missed(visits: Sequence[TargetVisit]) -> list[float]:
     """Extra times of the first queries that missed the cache, ms.
 
     The extra time is the first query's time, without its handshake, minus the next query's time in the same visit. A
-    miss has at least the extra time of `SLOWER_MS`, `_SLOWER_SHARE` and `_JITTERS`.
+    query counts as a miss if its extra time reaches all three limits: `SLOWER_MS`, `_SLOWER_SHARE` and `_JITTERS`.
     """
     longer: list[float] = []
     missed: list[float] = []

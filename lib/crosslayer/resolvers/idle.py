@@ -10,7 +10,7 @@ from crosslayer.resolvers.plan import SILENT, IdleQuery
 RESOLUTION_S = 1.0
 """Resolution of the estimate, s: the search ends when both bounds are this close."""
 _LEAST_EVIDENCE = 2
-"""Least number of queries on forgotten flows that is evidence. A single one can be a lost packet."""
+"""Minimum number of queries on forgotten flows that counts as evidence. A single one may be due to a lost packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Forgetting:
 def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
     """Bounds of the idle time after which the network forgets a flow; None if no query shows a forgotten flow.
 
-    `queries` are all over QUIC or all over DoUDP. A flow was forgotten if the query got no answer, or if the server
+    Either all `queries` used QUIC, or all used DoUDP. A flow was forgotten if the query got no answer, or if the server
     then validated another address or port of the client (QUIC). A connection that server or client closed while it was
     idle is ignored. The result is also None if another flow was kept for at least as long as a forgotten one, because
     then packets were lost.

@@ -76,8 +76,8 @@ class QueryLedger:
     queries_per_s, per_day
         Limits for each operator. Days are in UTC.
     path
-        File of the states, created if it is missing; None keeps the states in memory only. `ResolversError` if the
-        file cannot be used, because nothing is sent without it.
+        File of the states, created if it is missing. With None, the states are in memory only. If the file cannot be
+        used, `ResolversError` is raised, so that no query is sent.
     """
 
     def __init__(self, queries_per_s: float, per_day: int, path: Path | None) -> None:
@@ -121,7 +121,7 @@ class QueryLedger:
             return 0.0
 
     def charge(self, operator: str, queries: int) -> None:
-        """Count queries that another program sent at once.
+        """Count queries that another program has sent without the pauses of `take`.
 
         The next query waits for the time that these queries would have taken at the allowed rate.
         """

@@ -19,7 +19,7 @@ QUERIES_PER_DAY = 5000
 NOBODY = "192.0.2.53"
 """An address that no host has (RFC 5737). A query to it shows whether the network intercepts UDP port 53."""
 USUAL_QUERIES = 300
-"""Most queries that a comparison of five resolvers sends by default. A larger budget gets a warning."""
+"""Maximum number of queries without a warning. A comparison of five resolvers with default options needs fewer."""
 
 _CONNECTION_BYTES = {
     Protocol.DOUDP: 500,
@@ -88,7 +88,7 @@ def budget(
     network_check: bool = False,
     apart: bool = False,
 ) -> list[OperatorBudget]:
-    """Maximum that a comparison still has to send to each operator.
+    """Maximum number of queries, and of bytes in both directions, that a comparison still has to send to each operator.
 
     `not_asked` has the numbers of excluded targets, and `visited` has the round and target of each earlier visit. With
     `network_check`, the queries to `NOBODY` are included. `apart` is as in `priming_queries`.

@@ -101,7 +101,7 @@ class TargetVisit:
     resumed_bytes: tuple[int, ...] | None = None
     """As `first_bytes`, for the query on a resumed connection."""
     idle: tuple[IdleQuery, ...] = ()
-    """Queries on the first connection after idle times; the last one may have failed."""
+    """Queries on the first connection, one after each idle time. The last query may have failed."""
 
     def time_ms(self, key: str) -> float | None:
         """The time with this key: the name of a field, or `idle_key` of an idle time."""
@@ -386,7 +386,7 @@ class Progress:
     entries
         Earlier entries.
     record
-        Function that stores new entries; `add` calls it before it counts them.
+        Function that stores new entries. `add` first calls this function and then counts the entries.
     """
 
     def __init__(
@@ -501,7 +501,10 @@ def _over_udp(target: ResolverTarget) -> bool:
 
 
 def _attempts(disturbances: Iterable[Disturbance]) -> dict[int, int]:
-    """Number of the latest attempt at each round that is repeated after a disturbance."""
+    """Number of the latest attempt at a round, by number of the round.
+
+    Only rounds are included of which a disturbance voided an attempt, so that the round is repeated.
+    """
     attempts: dict[int, int] = {}
     for one in disturbances:
         if one.voids is not None:

@@ -52,7 +52,7 @@ class CompareRequest:
     per_day: int
     ca_file: Path | None
     ca_given: Path | None
-    """File of CAs that the user named; None without one."""
+    """File of CAs whose path the user gave; None if the user gave none, or if no transport is encrypted."""
     dataset: Path
     resume: bool
     json_file: Path | None

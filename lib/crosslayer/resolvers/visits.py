@@ -73,7 +73,10 @@ _AT_ONCE = 5
 With more operators, the turns would be so far apart that servers close kept connections.
 """
 _SETTLE_S = 0.1
-"""Time after an answer in which a server still sends tickets and path MTU probes, s."""
+"""Time for which a client still receives tickets and path MTU probes after an answer, s.
+
+`_settle` adds 1.5 times the duration of the handshake.
+"""
 _NO_TICKET = "the server sent no session ticket"
 _RESET = "connection reset"
 _SHORT_S = 10.0
@@ -411,9 +414,9 @@ class Visitor:
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
         """Fill the resolver's cache by a query on a separate connection; returns the error of this query.
 
-        Nothing is sent if the answer stays in the cache for at least `least_s`, if the budget of these queries is
-        spent, or if a middlebox answers them. If an older answer is still in the cache, the query waits until it has
-        expired, because a query does not prolong it.
+        Nothing is sent in three cases: the cached answer remains valid for at least `least_s`, the budget of these
+        queries is spent, or a middlebox answers them. If the cached answer remains valid for a shorter time, the query
+        waits until it has expired. An earlier query would not renew the cached answer.
         """
         cached_for_s = self._cached_until_s.get(target.address, 0.0) - elapsed_s()
         if cached_for_s >= least_s or self._priming_left[target.address] <= 0 or self._intercepted(target):

@@ -4,4 +4,4 @@ from crosslayer.errors import CrosslayerError
 
 
 class StubError(CrosslayerError):
-    """The stub failed to start, refused or did not answer a command, or wrote metrics that cannot be read."""
+    """The stub did not start, it refused a command or did not answer it, or it wrote metrics that cannot be read."""

@@ -32,7 +32,10 @@ class QueryMetrics:
     connection: int
     """Number of the upstream connection, counted since the start of the stub; 0 if there was none."""
     new_connection: bool
-    """Whether this query caused the connection setup. Other queries that wait for it also have a `handshake_ms`."""
+    """Whether this query caused the connection setup.
+
+    Other queries may wait for the same setup. Their `handshake_ms` is the time of this wait.
+    """
     local_port: int
     """Local port from which the stub sent the query to the upstream; 0 if it sent none.
 
@@ -41,7 +44,10 @@ class QueryMetrics:
     handshake_ms: float
     """Time for which the query waited for a connection; 0 on an existing connection, for DoUDP and with early data."""
     query_ms: float
-    """Time from sending the query to the complete answer. With early data, it includes the wait for the connection."""
+    """Time from the moment when the query is sent until its answer is complete.
+
+    With early data, this time includes the wait for the connection.
+    """
     total_ms: float
     """Time from the arrival of the query until its answer is ready to be sent."""
     resumed: bool | None
@@ -49,7 +55,7 @@ class QueryMetrics:
     early_data: bool
     """Whether the query was sent before the handshake was complete."""
     early_data_accepted: bool | None
-    """Whether the server accepted the query as early data, according to the stub; the server log is the evidence.
+    """Whether the server accepted the query as early data, as the stub reports it. Only the server log proves it.
 
     None if the query was not sent as early data, or if the handshake did not end.
     """

@@ -52,17 +52,21 @@ class StubSettings:
     server_name: str = ""
     """Name of the upstream in its certificate, in SNI and in the HTTP authority; empty if it is the URL's host."""
     resumption: Resumption | None = None
-    """State of an earlier session that a new connection may use; None for tickets, if the transport has them."""
+    """State of an earlier session that a new connection may use.
+
+    None means tickets; with a transport that has no tickets, it means no state.
+    """
     timeout_s: float = 5.0
     """Time without an answer after which the stub answers a query with SERVFAIL, seconds."""
     idle_timeout_s: float = 30.0
-    """Time without a query after which the upstream connection is closed, seconds."""
+    """The stub closes the upstream connection if it has had no query for this time, seconds."""
     udp_retransmit_s: float = 1.0
     """Time without an answer after which DoUDP repeats a query, seconds. It doubles for each further repetition."""
     probe_idle_after_s: float = 1.0
-    """Time since the last answer after which the next query tests the idle connection, seconds; 0 for no test.
+    """A connection counts as idle if its last answer is older than this time, seconds; with 0, it never does.
 
-    If no packet arrives within one PTO after this query, the stub also sends the query over a new connection.
+    The next query tests an idle connection. If no packet arrives within one PTO after this query, the stub also sends
+    the query over a new connection.
     """
     connections: Literal["one", "pool", "query"] = "one"
     """Use of connections over DoTCP and DoT. `one`: all queries use one connection.

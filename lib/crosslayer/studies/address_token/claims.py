@@ -27,7 +27,10 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def sooner(kind: str, other: str, *pages: str) -> Measure:
-    """Time by which the document is complete earlier with `kind` than with `other` in a round: median, RTT."""
+    """How much earlier the document is complete with `kind` than with `other`, in multiples of the RTT.
+
+    The value is the median of the differences within rounds.
+    """
     return median({f"{other}, document": 1.0, f"{kind}, document": -1.0}, *pages, in_rtts=True)
 
 

@@ -42,7 +42,7 @@ _RTT = pl.col("nominal_rtt_ms")
 def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
     """Mean (ms) or variance (ms²) of the response time on kept connections, measured and published.
 
-    The time is that between the proxies, without BIND's own time.
+    The response time is measured between the proxies, and the time that BIND needs is subtracted.
 
     Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """

@@ -77,7 +77,7 @@ _LEAST_PHASE_MS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The queries of the load that one stub or proxy at the near end forwards."""
+    """A part of the load's queries: those that one stub or proxy at the near end forwards."""
 
     protocol: Protocol
     connection: str
@@ -118,10 +118,10 @@ def schedule(
     plan
         Plan with the options `clients`, `interval_ms` and `queries`.
     order
-        Indexes of the streams in the order in which they send. The index after that of the last stream stands for the
-        queries that are sent to BIND on BIND's own host.
+        Indexes of the streams in the order in which they send. With n streams, index n stands for the queries that are
+        sent to BIND on BIND's own host.
     loaded
-        The streams; None for those of the plan.
+        The streams; None for the streams of the plan.
     """
     loaded = streams(plan) if loaded is None else loaded
     numbers: list[int | None] = [None if number == len(loaded) else number for number in order]
@@ -246,7 +246,8 @@ class PacedLoad:
     ) -> list[dns.Asked]:
         """Send the queries at their times and return them with their answers.
 
-        `closing` has, by index of the asker, each stream whose connection is closed after every answer.
+        `closing` maps indexes of askers to indexes of streams. After each answer to such an asker, the stub of the
+        stream closes its connection.
         """
         of_asker = closing or {}
         closed: list[Future[int]] = []
@@ -307,7 +308,9 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
 
 
 class Authoritative(Measurer):
-    """Measures the study: starts BIND and a proxy on a far host, and per stream a stub or proxy that gets the load.
+    """Measures the study: starts BIND and a proxy on a far host and, at the near end, a stub or proxy for each stream.
+
+    The queries of the load are sent to the stubs or proxies at the near end.
 
     Raises
     ------

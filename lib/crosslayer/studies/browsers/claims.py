@@ -30,16 +30,16 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(browser: str) -> Measure:
-    """Start of the response with a full handshake minus that with early data in the same round, RTT.
+    """How much earlier the response starts with early data than with a full handshake, in multiples of the RTT.
 
-    Median over all links and pages.
+    The value is the median of the differences within rounds, with all links and pages pooled.
     """
     terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
     return median(terms, *_PAGES, in_rtts=True)
 
 
 def later(h3: str, page: str) -> Measure:
-    """PLT in Firefox minus PLT in Chromium in the same round: median over all links, ms."""
+    """PLT in Firefox minus PLT in Chromium, ms: median of the differences within rounds, with all links pooled."""
     return median({f"firefox, {h3}, PLT": 1.0, f"chromium, {h3}, PLT": -1.0}, page)
 
 

@@ -91,8 +91,9 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
 def visits_data(inputs: Inputs) -> pl.DataFrame:
     """PLT of each combination in `_VISITS`, compared with the baseline (DoUDP + H3 1-RTT) in the same browser.
 
-    Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
-    in the same browser and cell. The PLT of a combination is a DNS exchange plus a page load of the same round.
+    Columns link, page, browser, combination, n, rounds, increase_percent, low, high. The last three are percentages of
+    the baseline's median in the same browser and cell. The PLT of a combination is a DNS exchange plus a page load of
+    the same round.
     """
     exchanges = pl.concat(
         metrics.exchanges(inputs.dns_exchanges, resumption=resumption)

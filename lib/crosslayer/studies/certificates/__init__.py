@@ -1,4 +1,7 @@
-"""Time that a server's certificate costs by its size: today's, Merkle-tree and post-quantum certificates."""
+"""How the time that a server's certificate costs depends on its size.
+
+The sizes are those of today's certificates, Merkle-tree certificates and post-quantum certificates.
+"""
 
 from crosslayer.study import question
 

@@ -30,10 +30,11 @@ _LINKS = ("fiber", "dsl", "4g")
 def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Observations of exchanges, visits and steps. A step is a certificate size that adds a round-trip.
 
-    Series of an exchange, ms: e.g. `DoQ, neither, 736` (transport, what the client brings, certificate size in bytes).
-    Series of a visit, ms: e.g. `shared, neither, 736, document_ms`. A step has three series: `DoQ step` (additional
-    time, RTT), `DoQ step wait` (additional time counted from the first datagram of the server, RTT) and `DoQ step
-    distance` (distance from the expected position, datagrams).
+    A series of exchanges has times in ms. In its name, e.g. `DoQ, neither, 736`, the transport is DoQ, the client
+    brings neither ticket nor token, and the certificate has 736 bytes. A series of visits also has times in ms. In its
+    name, e.g. `shared, neither, 736, document_ms`, the first part is the value of the column `connections`. A step has
+    three series, e.g. for DoQ: `DoQ step` and `DoQ step wait` are `height_rtt` and `wait_rtt` of `steps`, in multiples
+    of the RTT. `DoQ step distance` is the distance from the expected position, datagrams.
     """
     rtts = metrics.nominal_rtts(link_checks)
     exchange, visit = by_size(dns_exchanges, rtts), visits(resolved_loads, rtts)
@@ -62,34 +63,43 @@ def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_che
 
 
 def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
-    """Median duration of an exchange, RTT."""
+    """Median duration of an exchange, in multiples of the RTT."""
     return median(f"{protocol}, {brought}, {size}", in_rtts=True)
 
 
 def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
-    """Exchange with the large certificate minus that with the small one in the same round: median, RTT."""
+    """Duration of an exchange with the large certificate minus its duration with the small one.
+
+    The value is the median of the differences within rounds, in multiples of the RTT.
+    """
     return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
 
 
 def later(connections: str, large: int, small: int) -> Measure:
-    """Document time of a first visit with the large certificate minus that with the small one: median, RTT."""
+    """Document time of a first visit with the large certificate minus its document time with the small one.
+
+    The value is the median of the differences within rounds, in multiples of the RTT.
+    """
     names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
     return median({names[0]: 1, names[1]: -1}, in_rtts=True)
 
 
 def slowdown(moment: str) -> Measure:
-    """Increase of the time `moment` from today's certificates to ML-DSA-44, percent; first visit on two connections."""
+    """By how many percent the median time `moment` is longer with ML-DSA-44 than with today's certificates.
+
+    The visit is a first visit on two connections.
+    """
     large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
     return large.over(small)
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """Distance of a step from its expected position: maximum over the transports, datagrams."""
+    """Median distance of a step from its expected position, datagrams: maximum of these transports."""
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """Time that the step adds to an exchange on a link: mean over the transports, RTT."""
+    """Median time that the step adds to an exchange on a link, in multiples of the RTT: mean of the transports."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 

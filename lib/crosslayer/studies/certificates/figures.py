@@ -1,4 +1,4 @@
-"""Figures: time that a certificate costs by its size, and the part that one connection for DNS and page saves."""
+"""Figures: how the time that a certificate costs depends on its size, and how much of it one connection saves."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, brought (what the client brings), protocol, source, kb (size of the TLS Certificate message, kB), n,
     rounds, median, low, high and label. In rows of source `expected`, kb is the size from which another round-trip is
-    expected. Rows of source `cost` have the additional time of ML-DSA-44 over today's certificates within a round; with
-    a ticket, over the smallest certificate.
+    expected. Rows of source `cost` have the duration with ML-DSA-44 minus the duration with today's certificate in the
+    same round. If the client brings a ticket, the smallest certificate replaces today's certificate.
     """
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]
@@ -147,8 +147,8 @@ def steps_data(inputs: Inputs) -> pl.DataFrame:
     """Measures of the steps. A step is a certificate size that adds a round-trip to an exchange.
 
     Columns link, protocol, measure, source, n, rounds, median, low, high. Measures: `place` (position, measured and
-    expected, kB), `height` (additional time, RTT), `from the first datagram on` (additional time counted from the first
-    datagram of the server, RTT), `distance` (from the expected position, datagrams).
+    expected, kB), `height` and `from the first datagram on` (`height_rtt` and `wait_rtt` of `steps`, multiples of the
+    RTT), `distance` (from the expected position, datagrams).
     """
     searched = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
         place=(pl.col("below") + pl.col("above")) / 2000, limit=pl.col("expected") / 1000
@@ -197,8 +197,8 @@ def steps_chart(frame: pl.DataFrame) -> AnyChart:
 def visits_data(inputs: Inputs) -> pl.DataFrame:
     """Time until a visit's document is complete, by the size of the certificate, multiples of the RTT.
 
-    Columns link, brought, connections, source, kb, n, rounds, median, low, high. Rows of source `cost` have the
-    additional time of a first visit with 12 kB instead of today's certificate within a round.
+    Columns link, brought, connections, source, kb, n, rounds, median, low, high. Rows of source `cost` are of first
+    visits: the time with a certificate of 12 kB minus the time with today's certificate in the same round.
     """
     rows = visits(inputs.resolved_loads, inputs.rtts).with_columns(pl.col("connections").replace(_CONNECTIONS))
     by = ["link", "brought", "connections"]

@@ -38,7 +38,10 @@ _FEW_SIZES = (SIZES[0], 14724, SIZES[-1])
 _VISIT_SIZES = tuple(size for size in SIZES if size not in (9000, 18000))
 _STEP_WITHIN_BYTES = 16
 _STEP_RTT = 0.5
-"""Increase of a duration above which it counts as a further round-trip, RTT."""
+"""Limit, multiples of the RTT.
+
+An exchange has a further round-trip if it takes longer than with the smallest certificate by more than this.
+"""
 
 
 class Brought(StrEnum):

@@ -33,7 +33,8 @@ _ON_QUIC = pl.col("protocol").is_in(["DoQ", "DoH3"])
 def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
     """Successful exchanges that belong to no search.
 
-    Columns of `dns_exchanges`, and size (of the certificate, bytes), brought, total_rtt.
+    Columns of `dns_exchanges`, size (of the certificate, bytes), brought (a value in `BROUGHT`), and total_rtt
+    (`total_ms` in multiples of the RTT).
     """
     ticket = pl.col("resumption") == "ticket"
     rows = dns_exchanges.filter(
@@ -52,8 +53,8 @@ def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
     """Successful visits.
 
-    Columns of `resolved_loads`, and size (of the certificate, bytes), brought (what the client brings), and each time
-    in RTT.
+    Columns of `resolved_loads`, size (of the certificate, bytes) and brought (what the client brings). The columns
+    resolved_rtt, response_start_rtt, document_rtt and load_complete_rtt have times in multiples of the RTT.
     """
     token = pl.col("condition") == CERTIFICATE_AND_TOKEN
     ticket, no_token = pl.col("h3") == "0-rtt", pl.col("condition") == CERTIFICATE_NO_TOKEN
@@ -83,9 +84,9 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
         campaign, round, link, page, protocol, and:
 
         - below, above: largest certificate without the further round-trip, and smallest one with it, bytes.
-        - height_rtt: exchange with `above` minus exchange with `below`.
-        - wait_rtt: `height_rtt`, counted from the first datagram of the server's first flight. It is `height_rtt` plus
-          the transmission time of the other datagrams, during which the first one is acknowledged.
+        - height_rtt: duration of the exchange with `above` minus duration with `below`, in multiples of the RTT.
+        - wait_rtt: `height_rtt` plus the time in which the server sends all datagrams of its first flight except the
+          first. Meanwhile, the first datagram is acknowledged. So this is the wait from the first datagram on.
         - flight_bytes: size of the server's first flight with `below`.
         - limit_bytes: three times the bytes that the server received (QUIC), or ten segments (TCP).
         - expected: size of the certificate with which the first flight is as large as `limit_bytes`, bytes.

@@ -93,7 +93,7 @@ def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str
 def _evidence(
     events: Sequence[Event], kind: Visit, page: PageSpec, ports: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """Columns of a visit from the server log, and in `error` every mismatch with its condition."""
+    """Columns of a visit from the server log. `error` describes what contradicts the kind of the visit, or is None."""
 
     def of(port: int | None, what: type[Event]) -> Iterable[Any]:
         return [event for event in events if isinstance(event, what) and event.remote.endswith(f":{port}")]

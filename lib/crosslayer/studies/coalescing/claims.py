@@ -94,7 +94,7 @@ def observed(
 
 
 def connect(h3: str) -> SeriesStatistic:
-    """Median time from the start of the connection until it can carry the request, RTT.
+    """Median time from the start of the connection until it can carry the request, in multiples of the RTT.
 
     With a full handshake, it ends at `connectEnd`, as in the paper. With early data, it ends at `requestStart`: today's
     Chromium does not wait for `connectEnd`, the end of the handshake. The paper's browser waited for `connectEnd`.
@@ -103,12 +103,12 @@ def connect(h3: str) -> SeriesStatistic:
 
 
 def exchange(protocol: str) -> SeriesStatistic:
-    """Median duration of a DNS exchange on a new connection, RTT."""
+    """Median duration of a DNS exchange on a new connection, in multiples of the RTT."""
     return median(f"{protocol} exchange", in_rtts=True)
 
 
 HANDSHAKE, QUERY = (median(f"DoQ {part}", in_rtts=True) for part in ("handshake", "query"))
-"""Median durations of the two parts of a DoQ exchange, RTT."""
+"""Median durations of the two parts of a DoQ exchange, in multiples of the RTT."""
 TCP_RTT = median("TCP RTT", in_rtts=True)
 
 
@@ -118,7 +118,7 @@ def plt(combination: str, page: str) -> SeriesStatistic:
 
 
 def increase(combination: str, page: str, q: float = 0.5) -> Measure:
-    """Increase of a quantile of the PLT over the baseline's median, percent."""
+    """By how many percent the quantile `q` of the PLT is longer than the median PLT of the baseline."""
     return plt(combination, page).at(q).over(plt(BASELINE, page))
 
 
@@ -133,7 +133,7 @@ def points(more: str, less: str, page: str) -> Measure:
 
 
 def over_pages(more: str, less: str) -> Measure:
-    """Median PLT increase with `more` minus that with `less`: mean over the pages, percentage points."""
+    """Median PLT increase with `more` minus that with `less`, percentage points: mean of all pages."""
     return mean(points(more, less, page) for page in PAGES)
 
 
@@ -163,7 +163,7 @@ def left_tail(combination: str, page: str) -> Measure:
 
 
 def tail_excess(combination: str, page: str) -> Measure:
-    """Left tail of the PLT increase: P5 to P20, minus `TAIL_RATIO` times P20 to median; percentage points."""
+    """Left tail of the PLT increase, percentage points: (P20 - P5) - `TAIL_RATIO` * (P50 - P20)."""
     p5, p20, p50 = (increase(combination, page, q) for q in (0.05, 0.2, 0.5))
     return (p20 - p5) - TAIL_RATIO * (p50 - p20)
 
@@ -175,7 +175,7 @@ SAVED_EXCHANGE_MS = within("DoH exchange", "DoQ exchange")
 
 @CustomMeasure
 def saving_per_rtt(o: Observed) -> Estimate:
-    """Slope of the PLT that H3 0-RTT saves (ms, mean over the pages) against the RTT of the link (ms)."""
+    """Slope of the PLT that H3 0-RTT saves (ms, mean of the pages) against the RTT of the link (ms)."""
     rtts = np.array([o.rtt_ms(link) for link in LINKS])
     weights = (rtts - rtts.mean()) / ((rtts - rtts.mean()) ** 2).sum()
     savings = over_links(mean(within(DOQ, COALESCING, page) for page in PAGES))
@@ -186,7 +186,10 @@ def saving_per_rtt(o: Observed) -> Estimate:
 
 @CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
-    """DoH exchange minus DoQ exchange, RTT, on the link where it is farthest from 1. DSL is excluded."""
+    """DoH exchange minus DoQ exchange, in multiples of the RTT, on the link where it is farthest from 1.
+
+    DSL is excluded.
+    """
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
@@ -267,7 +270,7 @@ def points_between(identifier: str, more: str, less: str, page: str, link: str) 
 
 
 def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low: float, high: float) -> Check:
-    """Check that a step of the CDF over all links belongs to this link.
+    """Check that a step of the CDF of all links together belongs to this link.
 
     The step is the part between the quantiles `low` and `high`. It must contain at least the share `STEP_SHARE` of
     the link's observations.
@@ -289,7 +292,7 @@ def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low
 
 
 def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: str) -> Check:
-    """Check that the last step of the CDF over all links (from P80) belongs to this link.
+    """Check that the last step (from P80) of the CDF of all links together belongs to this link.
 
     The link's median must also be at least `STEP_RISE_RTT` above that of every other link.
     """
@@ -483,7 +486,10 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """Function that writes a sentence: the published fraction refers to the cost over plain DNS, not to the PLT."""
+    """Function that writes a sentence about a published fraction.
+
+    The fraction is of the additional time compared with plain DNS, not of the PLT.
+    """
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -540,14 +546,17 @@ _EXAMPLE_HIGHEST = {
     for combination, link, page in product(ENCRYPTED, LINKS, (WIKIPEDIA, INSTAGRAM))
 }
 _OF_DOH = {page: mean(over_links(points(DOH, COALESCING, page))) for page in PAGES}
-"""PLT increase with DoH minus that with coalescing, by page: mean over the links, percentage points."""
+"""PLT increase with DoH minus that with coalescing, by page, percentage points: mean of the links."""
 _MODES = plt(DOQ, EXAMPLE).on("fiber").by(modes)
 _FIRST_MODE = plt(DOQ, EXAMPLE).on("fiber").by(first_mode_percent)
 _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in (WIKIPEDIA, INSTAGRAM))
 
 
 def _over_baseline(q: float) -> Measure:
-    """Increase of the PLT's quantile `q` from the baseline to coalescing, for wikipedia.org on fiber, percent."""
+    """By how many percent the quantile `q` of the PLT is longer with coalescing than with the baseline.
+
+    The page is wikipedia.org on fiber.
+    """
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 

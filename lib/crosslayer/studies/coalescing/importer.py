@@ -53,8 +53,8 @@ _NUMBERS: dict[str, tuple[str, ...]] = {
 _LOADS = (("1-rtt", 1.0, "H3_web_performance_warmup"), ("0-rtt", 0.0, "H3_web_performance"))
 """The two loads of a round: value of `h3`, `is_warmup`, and name in `measurements.error`.
 
-If the first load fails, there is no second load. The first name contains the second, so the error of the first load
-counts for both loads.
+If the first load fails, there is no second load. The importer searches `measurements.error` for the name of each load.
+The name of the first load contains the name of the second. So an error of the first load counts for both loads.
 """
 
 _NOTES = (

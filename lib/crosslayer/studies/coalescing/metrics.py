@@ -29,7 +29,7 @@ _OF_LOADS = {
 }
 
 MAIN = {f"{h3} main PLT": f"H3 {h3.upper()} PLT" for h3 in ("1-rtt", "0-rtt")}
-"""This study's names of two series that `metrics.loads_by_kind` also computes, by their names there."""
+"""Two series of `metrics.loads_by_kind` that have other names in this study: name there, and name here."""
 
 _read: list[tuple[tuple[pl.LazyFrame, ...], metrics.Cells]] = []
 """Cache with the tables and series of the last two campaigns."""

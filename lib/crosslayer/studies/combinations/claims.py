@@ -59,17 +59,20 @@ _LOAD = {
 
 
 def _added(exchange: str, load: str, page: str) -> Measure:
-    """PLT with an exchange minus PLT with DoUDP, both with the same load: median within rounds, RTT."""
+    """PLT with an exchange minus PLT with DoUDP, both with the same load.
+
+    The value is the median of the differences within rounds, in multiples of the RTT.
+    """
     return median({combination(exchange, load): 1.0, combination("DoUDP", load): -1.0}, page, in_rtts=True)
 
 
 def _percent(exchange: str, load: str, page: str) -> Measure:
-    """Increase of the median PLT with an exchange over that with DoUDP, both with the same load, percent."""
+    """By how many percent the median PLT with an exchange is longer than with DoUDP, both with the same load."""
     return median(combination(exchange, load), page).over(median(combination("DoUDP", load), page))
 
 
 def _of_links(exchange: str, load: str, page: str) -> Measure:
-    """Median of `_percent` over the links."""
+    """Median of the values of `_percent` on all links."""
     return CustomMeasure(lambda o: median_of(_percent(exchange, load, page).on(link) for link in o.links)(o))
 
 

@@ -53,7 +53,7 @@ _SUM = (
 )
 _NOTHING = "no rounds with both an exchange and a load"
 _CLEAR = 0.05
-"""Difference above which a PLT counts as longer, RTT."""
+"""A PLT counts as longer if it is longer by more than this, multiples of the RTT."""
 
 
 class Pair(NamedTuple):

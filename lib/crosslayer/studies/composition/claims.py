@@ -46,7 +46,10 @@ def observed(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks:
 
 
 def difference(protocol: str, what: str) -> Measure:
-    """Exchange plus decoupled load minus coupled load in the same round: median, in percent of the coupled load."""
+    """Exchange plus decoupled load minus coupled load, in percent of the median of the coupled loads.
+
+    The value is the median of the differences within rounds.
+    """
     terms = {f"{protocol} exchange": 1.0, f"alone, {what}": 1.0, f"{protocol}, {what}": -1.0}
     return 100 * (median(terms) / median(f"{protocol}, {what}"))
 

@@ -35,7 +35,10 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(kind: str) -> Measure:
-    """Time by which the response starts earlier than with a full handshake in the same round: median, RTT."""
+    """How much earlier the response starts with `kind` than with a full handshake, in multiples of the RTT.
+
+    The value is the median of the differences within rounds.
+    """
     return median({"full handshake": 1.0, kind: -1.0}, in_rtts=True)
 
 

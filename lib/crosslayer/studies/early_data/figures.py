@@ -41,7 +41,7 @@ _MEASURES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """Time that each kind of load saves over a full handshake in the same round, ms.
+    """Time that each kind of load saves compared with a full handshake in the same round, ms.
 
     Columns link, measure, series, source, x (RTT, ms), n, rounds, median, low, high. Rows of source `slope` have the
     saving per ms of RTT.
@@ -70,7 +70,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the time saved over a load with a full handshake, against the RTT of the link."""
+    """Chart: time saved compared with a load with a full handshake (y axis), and RTT of the link (x axis)."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no pairs of page loads of this study", COLUMN_WIDTH - 60)
     shown = frame.filter(pl.col("source") != "slope")

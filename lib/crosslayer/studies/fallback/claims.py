@@ -49,7 +49,10 @@ def observed(page_loads: pl.LazyFrame, attempts: pl.LazyFrame, link_checks: pl.L
 
 
 def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
-    """Time by which the response starts later in `case` than in `other` in the same round: median, ms or RTT."""
+    """How much later the response starts in `case` than in `other`, in ms or in multiples of the RTT.
+
+    The value is the median of the differences within rounds.
+    """
     return median({case: 1.0, other: -1.0}, in_rtts=in_rtts)
 
 

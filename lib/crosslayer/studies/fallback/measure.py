@@ -1,8 +1,8 @@
 """Loads of a page in browsers and curl, on a path that blocks packets to the page's host.
 
-The clients resolve the host themselves. An HTTPS record announces HTTP/3, or Alt-Svc on a later visit. All other hosts
-are reachable, so the browser does not consider QUIC unusable on its network. Before each load, probes to the addresses
-with faults verify each fault.
+The clients resolve the host themselves. HTTP/3 is announced by an HTTPS record or, for later visits, by the header
+Alt-Svc. All other hosts stay reachable over QUIC, so that the browser does not conclude that its whole network blocks
+QUIC. Before each load, probes to the addresses with faults verify each fault.
 """
 
 from __future__ import annotations
@@ -207,7 +207,10 @@ class Fallback(Measurer):
     def _evidence(
         self, page: PageSpec, case: Case, events: Sequence[Event], attempts: Sequence[Attempt]
     ) -> dict[str, Any]:
-        """Columns of `page_loads` from the server log; `error` without a request, or if a late answer came too soon."""
+        """Columns of `page_loads` from the server log.
+
+        `error` is set if the server saw no request, or if a delayed DNS answer arrived before its delay had passed.
+        """
         documents = [
             event
             for event in events

@@ -1,4 +1,7 @@
-"""Time that one connection for DNS and page saves a browser. A gateway sets it up, because browsers cannot."""
+"""Time that a browser saves if DNS and page share one connection.
+
+A gateway sets this connection up, because browsers cannot.
+"""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question

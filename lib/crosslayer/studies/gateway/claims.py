@@ -32,7 +32,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(kind: str, other: str, link: str, page: str) -> Measure:
-    """PLT of `kind` minus PLT of `other` in the same round: median, RTT."""
+    """PLT of `kind` minus PLT of `other`: median of the differences within rounds, in multiples of the RTT."""
     return median({kind: 1.0, other: -1.0}, page, in_rtts=True).on(link)
 
 

@@ -27,7 +27,10 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(condition: str, other: str) -> Measure:
-    """Start of the response with `condition` minus that with `other` in the same round: median, RTT."""
+    """How much later the response starts with `condition` than with `other`, in multiples of the RTT.
+
+    The value is the median of the differences within rounds.
+    """
     return median({condition: 1.0, other: -1.0}, in_rtts=True)
 
 

@@ -54,8 +54,8 @@ def records_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, condition, about, series (protocol), source, n, loads, ech, median, low, high. Rows of source
     `measured` have the times of a series. `loads` counts all attempted loads of the kind, `n` the successful loads of
     the series, and `ech` those among them whose encrypted ClientHello the server decrypted. Rows of source `cost` have
-    the delay within a round over all links: a kind with ECH minus a valid record in the same kind of visit, or a broken
-    record minus no record.
+    the median of the delays within rounds, with all links pooled. For a kind with ECH, the delay is its time minus the
+    time of a valid record in the same kind of visit. For a broken record, it is its time minus the time without record.
     """
     every = inputs.page_loads.filter(pl.col("condition").is_in(list(KINDS)))
     loads = every.filter(pl.col("error").is_null()).with_columns(

@@ -64,7 +64,10 @@ def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, met
 
 
 def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.CurveGroup]:
-    """Curves of a panel, in multiples of the RTT; links are pooled. `named`: names of series by name in the legend."""
+    """Curves of a panel, in multiples of the RTT; links are pooled.
+
+    `named` maps each name in the legend to the name of its series.
+    """
     known = rtts_ms(inputs)
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])

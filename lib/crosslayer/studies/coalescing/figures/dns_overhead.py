@@ -53,7 +53,7 @@ _FIG7_LINKS = {"all": "(a) All links", "cable": "(b) Cable"}
 
 
 def fig5_data(inputs: Inputs) -> pl.DataFrame:
-    """Data of Fig. 5: CDF of DNS exchanges over all links, measured and published."""
+    """Data of Fig. 5: CDF of the DNS exchanges on all links together, measured and published."""
     [panel] = FIG5
     printed = inputs.published.curves.filter(figure="Fig. 5").with_columns(panel=pl.lit(panel.name))
     exchanges = in_rtts(inputs, panel.name, inputs.links, _EXCHANGES)
@@ -82,7 +82,7 @@ def other_links_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def fig7_data(inputs: Inputs) -> pl.DataFrame:
-    """Data of Fig. 7: CDF of DoUDP lookups, DoQ queries and TCP RTTs, over all links and on cable."""
+    """Data of Fig. 7: CDF of DoUDP lookups, DoQ queries and TCP RTTs, on all links together and on cable."""
     series = dict(zip(_LOOKUPS, ("DoUDP exchange", "DoQ query", "TCP RTT"), strict=True))
     panels = {"all": inputs.links, "cable": ("cable",)}
     lookups = (group for panel, links in panels.items() for group in in_rtts(inputs, _FIG7_LINKS[panel], links, series))

@@ -48,7 +48,7 @@ _HANDSHAKES = {name: name for name in SERIES}
 
 
 def fig3_data(inputs: Inputs) -> pl.DataFrame:
-    """Data of Fig. 3: CDF of handshake durations over all links, and published values."""
+    """Data of Fig. 3: CDF of handshake durations on all links together, and published values."""
     [panel] = FIG3
     points = inputs.published.points.filter(figure="Fig. 3").with_columns(panel=pl.lit(panel.name))
     handshakes = in_rtts(inputs, panel.name, inputs.links, _HANDSHAKES)
@@ -150,7 +150,7 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def saving(frame: pl.DataFrame) -> AnyChart:
-    """Chart of the time that H3 0-RTT saves over H3 1-RTT, in multiples of the RTT."""
+    """Chart of the time that H3 0-RTT saves compared with H3 1-RTT, in multiples of the RTT."""
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
     series = {"response start", *frame["series"]}

@@ -83,9 +83,10 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _increases(inputs: Inputs, plts: dict[str, metrics.Numbers]) -> Iterator[tuple[str, int, int, float, Any, Any]]:
-    """PLT increase of each combination over the baseline in a cell, percent: (name, n, rounds, median, low, high).
+    """PLT increase of each combination in a cell, compared with the baseline: (name, n, rounds, median, low, high).
 
-    Whole rounds are resampled, so baseline and combination stay paired.
+    The increase is in percent of the baseline's median. Whole rounds are resampled, so baseline and combination stay
+    paired.
     """
     rounds = observations(inputs).rounds_of(np.concatenate([plt.rounds for plt in plts.values()]))
     ends = np.cumsum([0, *(len(plt.values) for plt in plts.values())])
@@ -256,7 +257,7 @@ def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
 
 
 def fig12_data(inputs: Inputs) -> pl.DataFrame:
-    """Data of Fig. 12: the medians of Fig. 8 as CDF curves over the cells."""
+    """Data of Fig. 12: the medians of Fig. 8 as CDF curves. A curve is the distribution of the cells' medians."""
     cells = fig8_data(inputs).filter(pl.col("source") != "difference")
     curves = metrics.curves(
         cells.with_columns(campaign=pl.lit(""), round=pl.lit(0)).lazy(), "percent", ["series", "source"]
@@ -274,7 +275,7 @@ _FIG12 = (cdf.Panel("cells", f"Median {_INCREASE}", SERIES),)
 
 
 def fig12_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Table of Fig. 12: median and largest PLT increase over the cells by combination, percent.
+    """Table of Fig. 12: for each combination, the median and the largest of the cells' PLT increases, percent.
 
     Columns series, n (number of cells), median, worst, published_median, published_worst.
     """
