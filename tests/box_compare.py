@@ -195,7 +195,7 @@ TOLERANCE = {"rtt": "0.1 ms", "recursion": "0.5 ms (real time: 1 ms)"}
 def table(all_checked: list[Checked], *, wall: bool = False) -> str:
     """Markdown table of errors: one row for each name of a value, over all resolvers, transports and rounds."""
     lines = [
-        "| measured | transports | n | measured - true, median, ms | largest, ms | tolerance | values outside |",
+        "| measured | transports | n | measured minus true: median, ms | largest, ms | tolerance | values outside |",
         "|---|--:|--:|--:|--:|---|--:|",
     ]
     for value, meaning in MEANING.items():

@@ -121,7 +121,7 @@ def table(all_lookups: list[Lookup]) -> str:
     One row for each tool, transport and source of the answer (e.g. `hit`: the resolver's cache).
     """
     lines = [
-        "| tool | transport | cache | lookups | reported - true, median, ms | largest difference, ms |",
+        "| tool | transport | cache | lookups | reported minus true: median, ms | largest difference, ms |",
         "|---|---|---|--:|--:|--:|",
     ]
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)

@@ -80,12 +80,13 @@ def to_markdown() -> str:
     lines = [
         "# Conformance",
         "",
-        "What the RFCs ask of our server, our stub, our clients and `crosslayer discover`, and the test that shows it:",
-        "MODULE.test_NAME of pytest, PACKAGE.TestName of Go. `python -m tests.conformance` writes this page from",
-        "`tests/conformance.toml`; `make test` runs every test and checks that each is there.",
+        "What the RFCs ask of our server, our stub, our clients and `crosslayer discover`, and the tests that show it.",
+        "MODULE.test_NAME is a test of pytest, PACKAGE.TestName a test of Go. `python -m tests.conformance` writes",
+        "this page from `tests/conformance.toml`. `make test` runs the tests, and checks that each named test exists.",
         "",
-        f"{sum(counts.values())} rows, {tested} with a test: {counts['yes']} yes, {counts['partly']} partly,",
-        f"{counts['no']} no, {counts['n/a']} do not apply. Where a row is not yes, it says why.",
+        f"Of {sum(counts.values())} rows, {counts['yes']} have the verdict yes, {counts['partly']} partly,",
+        f"{counts['no']} no, and {counts['n/a']} n/a (does not apply). {tested} rows name a test.",
+        "Each row with another verdict than yes states the reason.",
     ]
     for title, rows in tables.items():
         lines += [

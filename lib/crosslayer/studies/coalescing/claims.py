@@ -498,7 +498,7 @@ def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable
         return (
             f"Contradicts the paper's own Fig. 8: on these links, coalescing makes the PLT at most "
             f"{number(100 * published_reduction(links))} % shorter than with DoH. We measured at most "
-            f"{number(ours.value)} %{interval}. In Fig. 8, the additional time over plain DNS falls to {fraction}, for "
+            f"{number(ours.value)} %{interval}. In Fig. 8, the time added to plain DNS falls to {fraction}, for "
             f"example.org on {link}. There, we measured a fall from {number(more)} to {number(less)} %."
         )
 
@@ -994,7 +994,7 @@ CHECKS = by_id(
     points_between("T146", DOH, DOQ, INSTAGRAM, "4g"),
     claim(
         "T147",
-        "Except on DSL the saving of DoQ over DoH grows with the RTT",
+        "Except on DSL, the time that DoQ saves compared with DoH grows with the RTT",
         descending({link: SAVED_EXCHANGE_MS.on(link) for link in reversed(FAST)}),
         ordering("ms", "rises from link to link (DSL left out), each 95 % interval excludes 0"),
     ),
@@ -1093,7 +1093,7 @@ CHECKS = by_id(
     ),
     claim(
         "T191",
-        "DoQ costs more than one RTT over DoUDP",
+        "DoQ costs more than one RTT, compared with DoUDP",
         {
             f"{link}, {page}": within(DOQ, BASELINE, page, in_rtts=True).on(link) - 1.0
             for link, page in product(LINKS, PAGES)
@@ -1102,7 +1102,7 @@ CHECKS = by_id(
     ),
     claim(
         "T192",
-        "DoH costs about one RTT over DoQ",
+        "DoH costs about one RTT more than DoQ",
         median_of(within(DOH, DOQ, page, in_rtts=True).on(link) for link, page in product(LINKS, PAGES)),
         in_rtts,
     ),
@@ -1206,13 +1206,13 @@ CHECKS = by_id(
     ),
     claim(
         "T215",
-        "On fiber coalescing saves more than DoQ saves over DoH",
+        "On fiber, coalescing saves more compared with DoQ than DoQ saves compared with DoH",
         {page: median({DOQ: 2.0, COALESCING: -1.0, DOH: -1.0}, page).on("fiber") for page in (WIKIPEDIA, INSTAGRAM)},
         ordering("ms"),
     ),
     claim(
         "T216",
-        "On 4G DoQ saves more over DoH than coalescing does",
+        "On 4G, DoQ saves more compared with DoH than coalescing saves compared with DoQ",
         {page: median({DOQ: -2.0, COALESCING: 1.0, DOH: 1.0}, page).on("4g") for page in (WIKIPEDIA, INSTAGRAM)},
         ordering("ms"),
     ),

@@ -1,6 +1,6 @@
 """Claims of this study, judged like the papers' results.
 
-Except in F005, both sides of a comparison have the same tickets and tokens.
+Except in F005, the two page loads of a comparison have the same tickets and tokens.
 """
 
 from __future__ import annotations
@@ -110,31 +110,31 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "F001",
-            "On a returning visit DoQ costs no more than 3 % over plain DNS in the same state, on a typical link",
+            "On a typical link, the PLT of a returning visit is at most 3 % longer with DoQ than with plain DNS",
             maximum(_of_links(BEST[Protocol.DOQ], WITH, page) for page in PAGES),
             Bound(below=3.0, unit=_PERCENT),
         ),
         claim(
             "F002",
-            "On a returning visit DoH3 costs no more than 3 % over plain DNS in the same state, on a typical link",
+            "On a typical link, the PLT of a returning visit is at most 3 % longer with DoH3 than with plain DNS",
             maximum(_of_links(BEST[Protocol.DOH3], WITH, page) for page in PAGES),
             Bound(below=3.0, unit=_PERCENT),
         ),
         claim(
             "F003",
-            "On a first visit DoQ costs one round-trip over plain DNS",
+            "A first visit takes one round-trip longer with DoQ than with plain DNS",
             maximum(_added("DoQ", FULL, page) for page in PAGES),
             Number(tolerance=IN_RTTS, unit="RTT", published=1.0),
         ),
         claim(
             "F004",
-            "On a returning visit DoH still costs two round-trips over plain DNS",
+            "A returning visit still takes two round-trips longer with DoH than with plain DNS",
             maximum(_added(BEST[Protocol.DOH], WITH, page) for page in PAGES),
             Number(tolerance=IN_RTTS, unit="RTT", published=2.0),
         ),
         claim(
             "F005",
-            "DoQ costs more if both sides have the same web ticket than if only DoQ has one, as in the paper",
+            "DoQ costs more if the visit with plain DNS also has a web ticket than if, as in the paper, it has none",
             {
                 page: _percent("DoQ", WITH, page)
                 - median(combination("DoQ", WITH), page).over(median(combination("DoUDP", FULL), page))
@@ -144,14 +144,15 @@ CLAIMS = Claims(
         ),
         claim(
             "F018",
-            "On DSL, whose uplink is slow, a returning visit to example.org costs more than 3 % over DoQ",
+            "On DSL, whose uplink is slow, the PLT of a returning visit to example.org is more than 3 % longer with "
+            "DoQ than with plain DNS",
             _percent(BEST[Protocol.DOQ], WITH, "example.org").on("dsl"),
             Bound(above=3.0, unit=_PERCENT),
         ),
         *(
             claim(
                 identifier,
-                f"On a {visit} {protocol} costs {page} about {percent:g} % over plain DNS in the same state",
+                f"The PLT of a {visit} to {page} is about {percent:g} % longer with {protocol} than with plain DNS",
                 _of_links(exchange, load, page),
                 Number(tolerance=RELATIVE, unit=_PERCENT, published=percent),
                 remark="The middle one of the links.",

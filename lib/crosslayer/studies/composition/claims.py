@@ -59,7 +59,8 @@ CLAIMS = Claims(
         *(
             claim(
                 identifier,
-                f"A DNS exchange and a page load add up to the {what} of a browser that resolves by itself",
+                f"With the browser's own lookup, the {what} takes as long as a DNS exchange plus the {what} without a "
+                "lookup",
                 within({protocol: difference(protocol, what) for protocol in _PROTOCOLS}, 0.0, EQUAL_PERCENT),
                 Ordering(unit="%", criterion=f"95 % interval of each difference within {EQUAL_PERCENT:g} %"),
                 remark="All links and pages together.",

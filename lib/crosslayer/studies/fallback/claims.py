@@ -96,19 +96,20 @@ CLAIMS = Claims(
         ),
         claim(
             "FALL2",
-            "Chromium waits for QUIC as long as draft-ietf-happy-happyeyeballs-v3 recommends, 250 ms",
+            "Chromium waits for QUIC for 250 ms, as draft-ietf-happy-happyeyeballs-v3 recommends",
             median("chromium quic-tcp"),
             Number(published=250.0, tolerance=_TIMER, unit="ms"),
         ),
         claim(
             "FALL3",
-            "Where the path rejects QUIC by ICMP, a first visit pays the further round-trip of TCP and TLS only",
+            "Where the path rejects QUIC by ICMP, a first visit takes only one round-trip longer, because TCP and TLS "
+            "need one more than QUIC",
             later("first-udp-rejected", "first", in_rtts=True),
             Number(published=1.0, tolerance=IN_RTTS, unit="RTT"),
         ),
         claim(
             "FALL4",
-            "Where the path drops QUIC, a first visit pays 300 ms more than where it rejects QUIC",
+            "A first visit takes 300 ms longer on a path that drops QUIC than on a path that rejects it",
             later("first-udp-dropped", "first-udp-rejected"),
             Number(published=300.0, tolerance=_OF_BROWSER, unit="ms"),
         ),
@@ -120,7 +121,7 @@ CLAIMS = Claims(
         ),
         claim(
             "FALL6",
-            "The second page on a path that drops QUIC pays 300 ms more than on a path that rejects it",
+            "The second page takes 300 ms longer on a path that drops QUIC than on a path that rejects it",
             later("second-udp-dropped", "second-udp-rejected"),
             Number(published=300.0, tolerance=_OF_BROWSER, unit="ms"),
         ),
@@ -164,7 +165,7 @@ CLAIMS = Claims(
         ),
         claim(
             "FALL13",
-            "curl tries IPv4 200 ms after IPv6, its documented default",
+            "curl tries IPv4 200 ms after IPv6; this delay is the default in its manual",
             median("curl ipv6-ipv4"),
             Number(published=200.0, tolerance=_TIMER, unit="ms"),
         ),
@@ -189,13 +190,13 @@ CLAIMS = Claims(
         ),
         claim(
             "FALL17",
-            "Firefox waits for QUIC as long as draft-ietf-happy-happyeyeballs-v3 recommends, 250 ms",
+            "Firefox waits for QUIC for 250 ms, as draft-ietf-happy-happyeyeballs-v3 recommends",
             median("firefox quic-tcp"),
             Number(published=250.0, tolerance=_TIMER, unit="ms"),
         ),
         claim(
             "FALL18",
-            "By Alt-Svc, Firefox sends its first SYN 100 ms after its first QUIC packet",
+            "If Alt-Svc announced HTTP/3, Firefox sends its first SYN 100 ms after its first QUIC packet",
             median("firefox alt-svc-quic-tcp"),
             Number(published=100.0, tolerance=_TIMER, unit="ms"),
             remark="Its preference network.http.http3.backup_timer_delay.",

@@ -41,7 +41,7 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "HTTPS1",
-            "A valid HTTPS record saves a first visit one round-trip, because it starts with HTTP/3",
+            "A valid HTTPS record saves a first visit one round-trip, because the visit then starts with HTTP/3",
             later("none", "whole"),
             one_round_trip,
         ),
@@ -51,10 +51,10 @@ CLAIMS = Claims(
             maximum(later(condition, "none") for condition in _IGNORED),
             Bound(below=FRACTION.at_least, unit="RTT"),
         ),
-        claim("HTTPS3", "Encrypted Client Hello costs a first visit nothing", later("ech", "whole"), nothing),
+        claim("HTTPS3", "On a first visit Encrypted Client Hello costs nothing", later("ech", "whole"), nothing),
         claim(
             "HTTPS4",
-            "Encrypted Client Hello costs a second visit with early data nothing",
+            "On a second visit with early data Encrypted Client Hello costs nothing",
             later("ech-0-rtt", "whole-0-rtt"),
             nothing,
         ),

@@ -135,15 +135,15 @@ CHECKS = by_id(
     ),
     claim(
         "CONN2",
-        "On a returning visit encrypted DNS on the page's connection is everywhere faster than unencrypted DNS and "
-        "a full handshake",
+        "On a returning visit encrypted DNS on the page's connection is everywhere faster than unencrypted DNS with "
+        "a full handshake for the page",
         in_every_cell(lambda page: later(BASELINE, RETURNING, page)),
         faster,
     ),
     claim(
         "CONN3",
-        "On a returning visit encrypted DNS on the page's connection is nowhere slower than unencrypted DNS and "
-        "early data with a token",
+        "On a returning visit encrypted DNS on the page's connection is nowhere slower than unencrypted DNS with "
+        "early data and a token for the page",
         in_every_cell(lambda page: NO_SLOWER_RTT - later(RETURNING, _PLAIN_BACK, page)),
         no_slower,
     ),
