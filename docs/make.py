@@ -180,9 +180,9 @@ def plan_keys() -> str:
     lines = [
         "# Keys of a plan file",
         "",
-        "A plan is a TOML file for `crosslayer measure --plan`. A missing key has its value in the size `quick` of the",
-        "study; `crosslayer studies` lists links, pages and rounds of this size. The column `default` has the value of",
-        "a key that this size does not set. Without the key `study`, the study is `coalescing`.",
+        "A plan is a TOML file for `crosslayer measure --plan`. If a key is missing, it has the value of the study's",
+        "size `quick`; `crosslayer studies` lists links, pages and rounds of this size. The column `default` has the",
+        "value of a key that this size does not set. Without the key `study`, the study is `coalescing`.",
         "",
         *_keys(plan.Plan, skip=("options",)),
         "",

@@ -1,4 +1,4 @@
-"""Load every page without aliases in Chromium through the testbed, and write a report of each load.
+"""Load every page that has no aliases in Chromium through the testbed, and write a report of each load.
 
     python -m tests.integration.load_pages RESULT.json [SCREENSHOTS]
 

@@ -94,7 +94,7 @@ TABLE = '''class Connects(_OfStudy, table="connects"):
     page = Column(str, "page of the cell", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
-    connect_ms = Column(float, "SYN sent to SYN-ACK received", success=True)
+    connect_ms = Column(float, "time from sending the SYN to the arrival of the SYN-ACK", success=True)
     error = _ERROR
 
 

@@ -78,7 +78,7 @@ def test_pages_of_the_papers_are_specified() -> None:
 
 
 def web_pages() -> list[pages.PageSpec]:
-    """The pages after IMC 2022, by lookups."""
+    """The pages modelled on IMC 2022, by lookups."""
     specs = pages.load_pages(SITES)
     return sorted((specs[name] for name in WEB_LOOKUPS), key=lambda page: (page.lookups, page.wire_bytes))
 

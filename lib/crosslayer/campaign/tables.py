@@ -267,12 +267,12 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     started_s = Column(float, _STARTED.meaning, EXCHANGE, required=True)
     handshake_ms = Column(
         float,
-        "start of the connection to the end of its handshake; 0 for DoUDP and early data",
+        "time from the start of the connection to the end of its handshake; 0 for DoUDP and early data",
         EXCHANGE,
         success="query_ms",
     )
-    query_ms = Column(float, "query sent to answer complete", EXCHANGE, success="handshake_ms")
-    total_ms = Column(float, "start of the connection to answer complete", EXCHANGE, success=True)
+    query_ms = Column(float, "time from sending the query to the complete answer", EXCHANGE, success="handshake_ms")
+    total_ms = Column(float, "time from the start of the connection to the complete answer", EXCHANGE, success=True)
     cpu_ms = Column(float, "CPU time of the client during the exchange", EXCHANGE)
     handshake_sent_bytes = Column(int, "IP payload, client to server, before the query was sent", EXCHANGE)
     handshake_received_bytes = Column(int, "IP payload, server to client, before the query was sent", EXCHANGE)
@@ -323,12 +323,14 @@ class TcpRtts(_OfStudy, table="tcp_rtts"):
     page = Column(str, "page of the cell", key=True)
     position = _POSITION
     started_s = _STARTED
-    rtt_ms = Column(float, "TCP SYN sent to SYN-ACK received (connect) from the page's server", success=True)
+    rtt_ms = Column(
+        float, "time from sending a TCP SYN to the page's server to the arrival of its SYN-ACK (connect)", success=True
+    )
     error = _ERROR
 
 
 class PageLoads(_OfStudy, table="page_loads"):
-    """A load of a page in a browser; times are after the navigation start."""
+    """A load of a page in a browser; times count from the start of the navigation."""
 
     page = Column(str, "name of the page, e.g. example.org", required=True, key=True)
     h3 = Column(Http3, "intended HTTP/3 handshake; early_data_accepted has the evidence", required=True, key=True)
@@ -343,8 +345,8 @@ class PageLoads(_OfStudy, table="page_loads"):
     )
     role = Column(
         Role,
-        "role in the round; self-check: the measured load of this condition repeated (A/A); control: primed as for "
-        "0-RTT, with a ticket that the server refused",
+        "role in the round; self-check: a second load of this condition (A/A); control: primed as for 0-RTT, with a "
+        "ticket that the server refused",
         required=True,
         key=True,
     )
@@ -353,7 +355,12 @@ class PageLoads(_OfStudy, table="page_loads"):
     )
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, LOAD, required=True)
-    plt_ms = Column(float, "page load time (PLT); of curl the last byte", f"{NAVIGATION}.loadEventStart", success=True)
+    plt_ms = Column(
+        float,
+        "page load time (PLT); for curl, the time of the document's last byte",
+        f"{NAVIGATION}.loadEventStart",
+        success=True,
+    )
     fcp_ms = Column(float, "first contentful paint; null if nothing was painted", f"{PAINT}.first-contentful-paint")
     connect_start_ms = Column(float, "start of the connection", f"{NAVIGATION}.connectStart", success=True)
     connect_ms = Column(
@@ -373,7 +380,7 @@ class PageLoads(_OfStudy, table="page_loads"):
     resource_count = Column(int, "resources that the page fetched in addition to its document")
     lookup_count = Column(int, "host names that the browser looked up; null when decoupled")
     stub_lookup_ms = Column(
-        float, "lookup of the page's host at the stub, first query to last answer; null when decoupled"
+        float, "time from the first query for the page's host at the stub to the last answer; null when decoupled"
     )
     early_data_accepted = Column(
         bool,
@@ -388,14 +395,19 @@ class PageLoads(_OfStudy, table="page_loads"):
     document_protocol = Column(str, "protocol of the document: h3 or h2", f"{NAVIGATION}.nextHopProtocol")
     netlog_handshake_ms = Column(
         float,
-        "first Initial sent to last Handshake packet sent (Chromium's netlog); null if the plan captures no netlog",
+        "time from the first Initial to the last Handshake packet that Chromium sent (its netlog); null if the plan "
+        "captures no netlog",
     )
     key_share = _KEY_SHARE
     initial_packets = _INITIAL_PACKETS
     connection_count = Column(int, "QUIC connections of lookups and requests (server log); null if not counted")
-    server_ms = Column(float, "document: arrival of the request to the body handed to the transport (server log)")
+    server_ms = Column(
+        float, "time from the arrival of the document's request until its body was handed to the transport (server log)"
+    )
     browser_idle = Column(
-        bool, "the browser was idle before the measured load; false: the wait for it ended by its limit", LOAD
+        bool,
+        "the browser was idle before the measured load; false: it was still busy at the end of the maximum wait",
+        LOAD,
     )
     setup_ms = Column(
         float, "duration of context, priming, connection close and warm-up before the measured load", LOAD
@@ -405,7 +417,7 @@ class PageLoads(_OfStudy, table="page_loads"):
 
 
 class Resources(_OfStudy, table="resources"):
-    """A resource of a page load; times are after the navigation start."""
+    """A resource of a page load; times count from the start of the navigation."""
 
     page = Column(str, "name of the page", required=True, key=True)
     h3 = Column(Http3, "condition of the load", required=True, key=True)
@@ -421,14 +433,18 @@ class Resources(_OfStudy, table="resources"):
     response_end_ms = Column(float, "last byte of the response", f"{RESOURCE}.responseEnd")
     transfer_bytes = Column(int, "body and header", f"{RESOURCE}.transferSize")
     encoded_bytes = Column(int, "body as it was on the wire", f"{RESOURCE}.encodedBodySize")
-    server_ms = Column(float, "arrival of the request to the body handed to the transport (server log)")
+    server_ms = Column(
+        float, "time from the arrival of the request until the body was handed to the transport (server log)"
+    )
 
 
 class Lookups(_OfStudy, table="lookups"):
     """A query that the stub received during a page load."""
 
     page = Column(str, "name of the page", required=True, key=True)
-    dns_protocol = Column(Protocol, "transport of the stub's upstream: that of the load", required=True, key=True)
+    dns_protocol = Column(
+        Protocol, "transport between stub and upstream; `dns_protocol` of the load", required=True, key=True
+    )
     resolver = Column(str, _RESOLVER, key=True, present=False)
     condition = _LOAD_CONDITION
     role = _LOAD_ROLE
@@ -438,12 +454,14 @@ class Lookups(_OfStudy, table="lookups"):
     name = Column(str, "queried name, with its final dot", STUB, required=True)
     type = Column(str, "queried record type: A, HTTPS", STUB, required=True)
     connection_id = Column(
-        int, "number of the upstream connection since the stub's start; 0: none", f"{STUB}.connection"
+        int, "number of the upstream connection, counted from the start of the stub; 0: none", f"{STUB}.connection"
     )
     new_connection = Column(bool, "this query caused the connection setup; others may have waited for it too", STUB)
-    handshake_ms = Column(float, "wait for a connection; 0 on an existing connection and for DoUDP", STUB)
-    query_ms = Column(float, "query sent upstream to answer complete", STUB)
-    total_ms = Column(float, "arrival of the query to its answer ready to send", STUB)
+    handshake_ms = Column(
+        float, "wait for a connection; 0 on an existing connection, for DoUDP and for early data", STUB
+    )
+    query_ms = Column(float, "time from sending the query upstream to the complete answer", STUB)
+    total_ms = Column(float, "time from the arrival of the query until its answer was ready to be sent", STUB)
     session_resumed = Column(bool, "the connection resumed a TLS session; null without TLS", _RESUMED)
     early_data_accepted = Column(
         bool, "the upstream accepted the query as early data; null if it was not sent as early data", STUB
@@ -457,7 +475,7 @@ class Lookups(_OfStudy, table="lookups"):
 
 
 class Attempts(_OfStudy, table="attempts"):
-    """A lookup or connection attempt of a client to a page's host, from its packets; times are after the first one."""
+    """A client's attempt to look up a page's host or connect to it, read from packets; times count from `started_s`."""
 
     page = Column(str, "name of the page", required=True, key=True)
     condition = _LOAD_CONDITION
@@ -476,7 +494,7 @@ class Attempts(_OfStudy, table="attempts"):
 
 
 class ResolvedLoads(_OfStudy, table="resolved_loads"):
-    """A name resolved and then its page loaded, both by crosslayer's own clients; times are after the first packet."""
+    """The lookup of a name and then the load of its page, by crosslayer's own clients; times count from `started_s`."""
 
     page = Column(str, "name of the page", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
@@ -487,8 +505,8 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
         str,
         "main; no-token: without address-validation token; at-once: query and request are sent together, in "
         "at-once-no-token without that token; settings: no request before the server's SETTINGS arrived; certificate, "
-        "certificate-token, certificate-no-token: with a certificate of a configured size; aioquic, aioquic-window "
-        "(before a colon): with the second server, in the latter with the initial window of the first",
+        "certificate-token, certificate-no-token: with a certificate of a configured size; prefix `aioquic: `: with "
+        "the second server; prefix `aioquic-window: `: with the second server and the first server's initial window",
         required=True,
         key=True,
     )
@@ -498,9 +516,9 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
     )
     position = _POSITION
     started_s = _STARTED
-    resolved_ms = Column(float, "answer for the name complete", success=True)
-    settings_ms = Column(float, "SETTINGS of the server received on the page's connection")
-    response_start_ms = Column(float, "header of the document's response received", success=True)
+    resolved_ms = Column(float, "arrival of the complete answer for the name", success=True)
+    settings_ms = Column(float, "arrival of the server's SETTINGS on the page's connection")
+    response_start_ms = Column(float, "arrival of the header of the document's response", success=True)
     document_ms = Column(float, "last byte of the document", success=True)
     load_complete_ms = Column(float, "last byte of the last resource", success=True)
     arrived_ms = Column(list[float], "times at which more of the document had arrived")
@@ -540,13 +558,24 @@ class PacedQueries(_OfStudy, table="paced_queries"):
     position = Column(int, "position of the transport in the random order of its round", required=True)
     started_s = _STARTED
     send_delay_ms = Column(float, "delay of sending the query after its scheduled time", ASKED, success=True)
-    response_ms = Column(float, "query sent by the client to answer received, through the stub", ASKED, success=True)
-    authority_ms = Column(
-        float, "the same query sent to BIND on BIND's own host: mean of the round; null of a real one"
+    response_ms = Column(
+        float,
+        "time from sending the query at the client to the arrival of its answer there, through the stub or dnsproxy",
+        ASKED,
+        success=True,
     )
-    path_rtt_ms = Column(float, "RTT of a real path: TCP connect to its server before the round; null on a link")
-    handshake_ms = Column(float, "wait in the stub for a connection; 0 on an existing connection", STUB)
-    query_ms = Column(float, "query sent by the stub to answer complete", STUB, success="handshake_ms")
+    authority_ms = Column(
+        float,
+        "mean response time of BIND in the round, for the same query from BIND's own host; null without a BIND of the "
+        "testbed",
+    )
+    path_rtt_ms = Column(float, "RTT of the path to a real server, by a TCP connect before the round; null on a link")
+    handshake_ms = Column(
+        float, "wait in the stub for a connection; 0 on an existing connection, for DoUDP and for early data", STUB
+    )
+    query_ms = Column(
+        float, "time from sending the query at the stub to the complete answer", STUB, success="handshake_ms"
+    )
     new_connection = Column(bool, "the query caused a connection setup: first use, idle timeout or reconnect", STUB)
     session_resumed = Column(bool, "the TLS session was resumed; null without TLS", _RESUMED)
     early_data_accepted = Column(bool, "the server received the query before the end of the handshake (server log)")
@@ -566,9 +595,15 @@ class IdleRecoveries(_OfStudy, table="idle_recoveries"):
     idle_s = Column(float, "idle time: seconds without a query", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
-    answer_ms = Column(float, "first query of the client to a valid answer, with its repetitions", success=True)
+    answer_ms = Column(
+        float,
+        "time from the client's first query after the idle time to a valid answer, repetitions included",
+        success=True,
+    )
     asked = Column(
-        int, "queries of the client until then: repeated at once after a failure, and after 5 s without an answer"
+        int,
+        "number of queries up to this answer; the client repeats a query at once after a failure, and after 5 s "
+        "without an answer",
     )
     silence_ms = Column(
         float,
@@ -590,7 +625,7 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
         int, "number of the target (resolver, address and transport) in the list of the plan", required=True, key=True
     )
     resolver = Column(str, "name of the resolver in its list", required=True, key=True)
-    operator = Column(str, "operator of the resolver: one rate limit", required=True)
+    operator = Column(str, "operator of the resolver; all resolvers of an operator share one rate limit", required=True)
     address = Column(str, "address of the resolver", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
     port = Column(int, "port of the resolver", required=True)
@@ -598,7 +633,7 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
         QueryState,
         "connection of the query; cold: new, without a ticket; kept: that of the query before; resumed: new, with a "
         "ticket; early-data: new, the query in early data; idle: that of the query before, after an idle time; "
-        "idle-search: the same, to find when the network forgets it",
+        "idle-search: as idle, with an idle time that serves to find when the network forgets the connection",
         required=True,
         key=True,
     )
@@ -610,49 +645,60 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
     )
     idle_s = Column(
         float,
-        "idle time before the query as planned; null in other states than idle, idle-search",
+        "intended idle time before the query; null in states other than idle and idle-search",
         key=True,
         present=False,
     )
     attempt = Column(
         int,
-        "attempt at the round, from 0; an event of `resolver_events` voids an earlier one; null in older campaigns: 0",
+        "attempt at the round, from 0; an event of `resolver_events` voids an earlier one; null in older campaigns, "
+        "which means 0",
         key=True,
         present=False,
     )
     role = Column(
         Role,
-        "role in the round; self-check: the resolver once more, as another one (A/A)",
+        "role in the round; self-check: a second measurement of the same resolver, as if it were another one (A/A)",
         required=True,
         key=True,
     )
     position = Column(int, "position of the visit (all queries to a target) in the order of its round", required=True)
     started_s = Column(float, "start of the visit, seconds since the Unix epoch", required=True)
     handshake_ms = Column(
-        float, "start of the connection to the end of its handshake; 0 for DoUDP and a kept connection", success=True
+        float,
+        "time from the start of the connection to the end of its handshake; 0 for DoUDP, early data and a kept "
+        "connection",
+        success=True,
     )
-    query_ms = Column(float, "query sent to answer complete", success=True)
-    total_ms = Column(float, "start of the connection, if it is new, or query sent, to answer complete", success=True)
-    session_resumed = Column(bool, "the TLS session was resumed, by the client; null without TLS", present=True)
+    query_ms = Column(float, "time from sending the query to the complete answer", success=True)
+    total_ms = Column(
+        float,
+        "time to the complete answer, from the start of a new connection or from sending the query on a kept one",
+        success=True,
+    )
+    session_resumed = Column(
+        bool, "the TLS session was resumed, according to the client; null without TLS", present=True
+    )
     measured_idle_s = Column(
         float, "measured idle time before the query; null in states other than idle and idle-search"
     )
     moved = Column(
         bool,
-        "the server validated another address or port of the client (RFC 9000, section 9.3), by the client; in state "
-        "cold: on that connection before it was idle; null without QUIC and in other states but idle and idle-search",
+        "the server validated another address or port of the client (RFC 9000, section 9.3), according to the client; "
+        "idle, idle-search: after this query; cold: on this connection before any idle time; null in other states and "
+        "without QUIC",
     )
     rtt_ms = Column(float, "RTT of the path: TCP connect to the same address before the visit; null without a TCP port")
     handshake_sent_bytes_by_record = Column(
         int,
-        "IP payload, client to server, of packets and records of the handshake, up to the answer; null for a kept "
-        "connection and without a capture",
+        "IP payload, client to server, of packets and records of the handshake, up to the answer; null for early data, "
+        "for a query that is not the first one on its connection, and without a capture",
     )
     handshake_received_bytes_by_record = Column(int, "as handshake_sent_bytes_by_record, server to client")
     query_sent_bytes_by_record = Column(
         int,
-        "IP payload, client to server, of all other packets and records, up to the answer; null as "
-        "handshake_sent_bytes_by_record",
+        "IP payload, client to server, of all other packets and records, up to the answer; null in the "
+        "same rows as handshake_sent_bytes_by_record",
     )
     query_received_bytes_by_record = Column(int, "as query_sent_bytes_by_record, server to client")
     site = Column(str, "name server identifier of the answer (RFC 5001); null if it has none")
@@ -660,7 +706,7 @@ class ResolverQueries(_OfStudy, table="resolver_queries"):
 
 
 class ResolverEvents(_OfStudy, table="resolver_events"):
-    """An event of a comparison of resolvers that is no query to one of them."""
+    """An event during a comparison of resolvers; the queries are rows of `resolver_queries`."""
 
     page = Column(str, "name of the queries that hit the cache", required=True)
     kind = Column(EventKind, "kind of the event", required=True, key=True)
@@ -744,19 +790,26 @@ class LinkChecks(Table, table="link_checks"):
     bursts_up = Column(int, "runs of lost packets towards the server", CHECK)
     delay_quantiles_down_ms = Column(list[float], f"one-way delay to the client: {_LEVELS}; null without jitter")
     delay_quantiles_up_ms = Column(list[float], f"one-way delay to the server: {_LEVELS}; null without jitter")
-    queueing_down_ms = Column(float, "delay that the downlink's queue adds to other packets at twice the rate", CHECK)
-    queueing_up_ms = Column(float, "delay that the uplink's queue adds to other packets at twice the rate", CHECK)
+    queueing_down_ms = Column(
+        float, "delay that the downlink's queue adds to packets of another flow under a load of twice its rate", CHECK
+    )
+    queueing_up_ms = Column(
+        float, "delay that the uplink's queue adds to packets of another flow under a load of twice its rate", CHECK
+    )
     trace_offset_ms = Column(
         float, "offset in the trace at which each observation of the round begins; null without a trace", CHECK
     )
     trace_late_down_ms = Column(
         float,
-        "lateness of packets to the client against the trace: 99th percentile; null if not measured",
+        "99th percentile of the time by which packets to the client left later than in the trace; null if not measured",
         CHECK,
         signed=True,
     )
     trace_late_up_ms = Column(
-        float, "lateness of packets to the server against the trace: 99th percentile", CHECK, signed=True
+        float,
+        "99th percentile of the time by which packets to the server left later than in the trace",
+        CHECK,
+        signed=True,
     )
     cross_mbit = Column(float, "throughput (payload) of cross-traffic during the round", CHECK)
     nominal_faults = Column(str, "faults of the path, as in the profile; null without faults", CHECK)
@@ -791,8 +844,8 @@ def to_markdown() -> str:
         "",
         '| in the column "value" | meaning |',
         "|---|---|",
-        "| always | Every row has a value, also a failed observation. |",
-        "| success | Each observation without `error` has a value; of two that belong together, both or neither. |",
+        "| always | Every row has a value, also the row of a failed observation. |",
+        "| success | An observation without `error` has a value; two columns that belong together may both be null. |",
         "| key | The column belongs to the key that identifies a condition. A round measures each condition once. |",
         "",
         '"Taken from" names the field of a result that is stored unchanged (`PerformanceNavigationTiming` etc.: W3C).',

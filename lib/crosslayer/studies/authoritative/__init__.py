@@ -16,7 +16,7 @@ class Options:
     """Options of this study."""
 
     clients: _Count = 4
-    """Number of clients that send queries at a constant rate on each kept connection."""
+    """Number of clients of each kept connection; each client sends queries at a constant rate."""
     interval_ms: _Count = 2000
     """Time between two queries of a client, ms."""
     queries: _Count = 4

@@ -7,7 +7,8 @@ from crosslayer.study import question
 
 STUDY = question(
     __name__,
-    asks="What does the size of a certificate cost, and what does one connection save of it?",
+    asks="What does the size of a certificate cost, and how much of this cost is saved if DNS and page use one "
+    "connection?",
     heading="Certificates",
     lead="What the size of a server's certificate costs, and how that cost is avoided.",
     links=("fiber", "dsl", "4g"),

@@ -15,9 +15,9 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Period of the self-checks, rounds: each cell has each self-check once in a period. 0: no self-checks. One
-    self-check repeats each load (A/A). The other is a negative control: a load with a ticket, as for 0-RTT, but the
-    server refuses the ticket."""
+    """Period of the self-checks, in rounds; 0: no self-checks. In each period, a cell makes each self-check once. Each
+    kind of load has a self-check that repeats it (A/A). A further self-check is a negative control: a load with a
+    ticket, as for 0-RTT, but the server refuses the ticket."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")

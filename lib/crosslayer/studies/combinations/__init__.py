@@ -14,14 +14,14 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Period of the self-checks, rounds: each cell has each self-check once in a period. 0: no self-checks. One
-    self-check repeats each load (A/A). The other is a negative control: a load with a ticket, as for 0-RTT, but the
-    server refuses the ticket."""
+    """Period of the self-checks, in rounds; 0: no self-checks. In each period, a cell makes each self-check once. Each
+    kind of load has a self-check that repeats it (A/A). A further self-check is a negative control: a load with a
+    ticket, as for 0-RTT, but the server refuses the ticket."""
 
 
 STUDY = question(
     __name__,
-    asks="What does encrypted DNS cost a page when both sides are compared in the same state?",
+    asks="What does encrypted DNS cost a page, compared with plain DNS in the same connection state?",
     heading="All states of DNS and HTTP/3",
     lead="Cost of six DNS transports with full handshakes, resumed sessions and early data, for page loads over HTTP/3 "
     "with a full handshake and with early data, on a first and on a returning visit.",

@@ -29,7 +29,7 @@ class Options:
 
 STUDY = question(
     __name__,
-    asks="How much later does a page load if the network blocks QUIC, and when does a browser try something else?",
+    asks="By how much is a page delayed if the network blocks QUIC, and when does a browser try something else?",
     heading="Blocked paths",
     lead="Page loads on a path that drops or rejects packets: time to the first byte, and what the browser tried.",
     options=Options,
