@@ -180,9 +180,10 @@ def plan_keys() -> str:
     lines = [
         "# Keys of a plan file",
         "",
-        "A plan is a TOML file for `crosslayer measure --plan`. If a key is missing, it has the value of the study's",
-        "size `quick`; `crosslayer studies` lists links, pages and rounds of this size. The column `default` has the",
-        "value of a key that this size does not set. Without the key `study`, the study is `coalescing`.",
+        "A plan is a TOML file for `crosslayer measure --plan`. A missing key has the value that the study's size",
+        "`quick` sets. If this size does not set the key, the key has the value in the column `default`.",
+        "`crosslayer studies` lists links, pages and rounds of the size `quick`. Without the key `study`, the study is",
+        "`coalescing`.",
         "",
         *_keys(plan.Plan, skip=("options",)),
         "",
