@@ -4,7 +4,7 @@
     build/sbom/nix.cdx.json     nix develop: the pinned nixpkgs, versions of setup/pinned.in, nix/packages.json, go.mod
 
 A component has a hash if it is pinned by one, and a licence if the environment or Go's module cache has it. The
-documents have no time and no serial number, so the same tree gives the same bytes.
+documents have no time and no serial number, so the same tree and the same installed packages give the same bytes.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def to_markdown() -> str:
     lines = [
         "# Conformance",
         "",
-        "What the RFCs ask of our server, our stub, our clients and `crosslayer discover`, and the tests that show it.",
+        "This page lists what the RFCs require of our server, our stub, our clients and `crosslayer discover`,",
+        "whether they comply, and which tests show it.",
         "MODULE.test_NAME is a test of pytest, PACKAGE.TestName a test of Go. `python -m tests.conformance` writes",
         "this page from `tests/conformance.toml`. `make test` runs the tests, and checks that each named test exists.",
         "",

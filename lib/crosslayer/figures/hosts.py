@@ -56,7 +56,7 @@ HOSTS = Figure(
     title="The hosts of this campaign",
     notebook="cluster",
     caption="PLT of each host minus that of all hosts in the same condition. A/A self-check of each host: a load "
-    "minus its repetition in the same round, in percent of their median.",
+    "minus its repetition in the same round, in percent of the median PLT of the cell's loads of this kind.",
     note="Dots: medians; bars: 95 % intervals (bootstrap over rounds).",
     data=data,
     chart=chart,
