@@ -21,7 +21,8 @@ __all__ = ["__version__", "compare", "measure", "open"]
 def __getattr__(name: str) -> Any:
     """Import `open`, `measure` and `compare` on first use.
 
-    They need libraries for data frames and charts, which commands and testbed do not need.
+    All three import libraries for data frames and charts. `import crosslayer` alone does not import these libraries,
+    because the testbed and many commands do not need them.
     """
     if name == "open":
         from crosslayer.notebooks import open_campaign

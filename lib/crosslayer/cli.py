@@ -1,4 +1,4 @@
-"""The `crosslayer` command: its list of commands, and the output of foreseeable errors as one message each."""
+"""The `crosslayer` command: its list of commands, and the code that prints each foreseeable error as one message."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cli() -> None:
 def _output_failed() -> bool:
     """Whether standard output cannot be written; if so, redirect it to /dev/null, because Python would retry at exit.
 
-    An unbuffered output has nothing to flush, so a further write tests it.
+    If the output is unbuffered, a flush writes nothing and cannot fail, so this function also writes a line break.
     """
     try:
         sys.stdout.flush()

@@ -76,7 +76,7 @@ class Meter:
 
 
 def ticks_used(proc: Path = _PROC) -> int:
-    """CPU time so far of every process of this PID namespace, ended ones included, in clock ticks.
+    """Sum of the CPU times until now of all processes of this PID namespace, ended ones included, in clock ticks.
 
     Source: proc(5), fields 14 to 17 of `stat`: a process's own time, and the time of the children it has waited for.
     """

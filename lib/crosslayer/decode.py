@@ -34,7 +34,7 @@ _KINDS = {
     "array": ("a list", "Put it in [square brackets]."),
     "object": ("a table", "Write it as keys and values."),
 }
-"""Name of each TOML type in error messages, and the next step if a value has another type."""
+"""For each TOML type: its name in error messages, and the advice (`next_step`) if a value is not of this type."""
 _JSON_KINDS = _KINDS | {
     "str": ("a string", "Put it in double quotes."),
     "array": ("an array", "JSON arrays are in square brackets."),
@@ -97,7 +97,8 @@ def checked(
     Raises
     ------
     CrosslayerError
-        Of the class `error`, whose `where` ends in the key: `plan.toml, key 'links[0]'`.
+        If a value cannot be used. It has the class `error`; its `where` is the parameter `where` and the key, e.g.
+        `plan.toml, key 'links[0]'`.
     """
     try:
         _raise_first_fault(values, _type_info(type_), "", foreign_keys=foreign_keys)
@@ -127,7 +128,8 @@ def read_toml(path: Path, error: type[CrosslayerError], next_step: str = "Name a
 def read_json(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> Any:
     """Read a JSON file; returns its value and raises like `read_toml`.
 
-    Programs write JSON, so `next_step` is also used if the file is not JSON.
+    `next_step` is also the advice if the file is not valid JSON. Programs write JSON files, so users need not correct
+    them.
     """
     return _read(path, json.loads, "JSON", error, next_step, next_step)
 

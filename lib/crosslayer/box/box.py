@@ -54,8 +54,8 @@ class Box:
     Raises
     ------
     BoxStartError
-        If a part of the box does not start, or this process is not in private namespaces. If the description has a
-        step of the clock, but this process is not in a guest with a settable clock.
+        If a part of the box does not start, or this process is not in private namespaces. Also if the description has
+        a clock step, but this process is not in a guest (User-Mode Linux) with a settable clock.
     BoxError
         If the file of the truth cannot be written.
     """

@@ -88,7 +88,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """An operator's request that clients stop: the answer to every query after the first `after_queries` queries."""
+    """An operator's request that clients stop: `answer` is the only answer after the first `after_queries` queries."""
 
     after_queries: Annotated[int, Meta(ge=0)]
     answer: Literal["403", "451", "prohibited"] = "403"
@@ -103,9 +103,12 @@ class BoxResolver:
     rtt_ms: Rtt = 0.0
     """RTT between client and resolver, ms."""
     jitter_ms: Annotated[float, Meta(ge=0, le=1000)] = 0.0
-    """Mean of each packet's random delay towards the client (exponential distribution), ms; packets stay in order."""
+    """Mean of the random delay of each packet towards a client, ms.
+
+    The delay has an exponential distribution. Packets stay in order.
+    """
     operator: str = ""
-    """Name of the operator; empty if it is the resolver's name."""
+    """Name of the operator. If it is empty, the operator has the name of the resolver."""
     make: Make = "crosslayer"
     transports: list[Transport] = field(default_factory=list)
     """Transports that clients can use; empty for all transports of the make."""
@@ -205,7 +208,7 @@ class NatBehaviour:
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """A step of the clock (CLOCK_REALTIME) of all machines of the box; only in a guest."""
+    """A jump of the time of day (CLOCK_REALTIME) on all machines of the box; needs a guest (User-Mode Linux)."""
 
     at_s: Seconds
     """Time from the start of the user's command to the step, s."""
@@ -221,7 +224,7 @@ class Vantage:
     rtt_ms: Rtt = 0.0
     """Time added to the RTT of every path that is not in `paths`, ms."""
     paths: dict[str, Rtt] = field(default_factory=dict)
-    """RTT between this client and some resolvers, ms, by the resolvers' names; it replaces the resolver's RTT."""
+    """RTT between this client and a resolver, ms, by the resolver's name; replaces the RTT of the resolver's path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ NOBODY: Final = "198.18.253.53"
 AUTHORITY: Final = "authority"
 INTERCEPTOR: Final = "interceptor-"
 WILDCARD_ADDRESS: Final = "198.18.254.1"
-"""Address of every name in the box's zone that is not the name of a host; no host has this address."""
+"""Address of every name in the box's zone, except the names of hosts; no host has this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class BoxHost:
     number: int
     addresses: tuple[str, ...]
     path: tuple[tuple[float, float], ...]
-    """RTT of the host's path: pairs of a time after the start of the box's events, s, and the RTT from then on, ms."""
+    """RTT of the host's path, as pairs (t, rtt): from t seconds after the start of the box's events, it is rtt ms."""
     resolver: BoxResolver | None = None
     origin: Origin | None = None
     egress: str = ""
-    """Source address of queries that the host itself sends, if it shares its addresses with other hosts; else empty."""
+    """Source address of the host's own queries if the host shares `addresses` with other hosts; else empty."""
     rewritten: bool = False
     """Whether the host is an interceptor: the router sends it packets whose destination is another address.
 
@@ -260,7 +260,7 @@ def plan(description: Description) -> HostPlan:
 
 
 def _rules_of(resolver: BoxResolver, addresses: tuple[str, ...]) -> list[RoutingRule]:
-    """Rules that drop packets to a resolver: dead resolver, broken IPv6, transports that it does not offer."""
+    """Rules that drop packets to a resolver that is dead, has broken IPv6 or does not offer the packets' transport."""
     if resolver.dead:
         return [RoutingRule(reason="dead", addresses=list(addresses))]
     rules = [RoutingRule(reason="broken-ipv6", addresses=list(addresses[1:]))] if resolver.broken_ipv6 else []

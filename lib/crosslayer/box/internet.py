@@ -141,7 +141,10 @@ class Internet:
 
 _CONTROL: Final = "control"
 _NO_DAD, _ON_LINK = 0x02, 0x04
-"""Flags of Linux: IFA_F_NODAD (no duplicate address detection), RTNH_F_ONLINK (gateway on the link without a route)."""
+"""Flags of Linux.
+
+IFA_F_NODAD: no duplicate address detection. RTNH_F_ONLINK: the gateway is on the link, even if no route covers it.
+"""
 
 
 class _Router(Process):

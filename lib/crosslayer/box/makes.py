@@ -1,7 +1,7 @@
 """Resolvers of a box that run other software than crosslayer's (BIND 9, Unbound etc.), as forwarders with a cache.
 
-These resolvers do not report individual queries. So the truth (the box's record of true values) has only their cache
-misses, which the authoritative server reports.
+These resolvers do not report individual queries. The authoritative server reports only queries that miss their caches.
+So the truth (the box's record of true values) lacks the queries that their caches answer.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class MakeServer(Process):
     def ready(self) -> None:
         """Wait until all ports of the resolver are open.
 
-        `BoxStartError`, with the resolver's last log lines, if it ends or its ports are not open in time.
+        Raises `BoxStartError`, with the resolver's last log lines, if the resolver exits or does not open its ports in
+        time.
         """
         self.wait_until(lambda: self._listens <= namespaces.listening(self._namespace))
 

@@ -1,11 +1,11 @@
 """The router of a box: it forwards, delays, rewrites and drops packets according to the box's description.
 
 This file is a program that imports only the standard library: `router.py CONFIG NEAR FAR`. CONFIG is a JSON file. NEAR
-and FAR are the numbers of inherited packet sockets, towards the clients and towards the hosts. Standard input is a
-control socket. Each command is a line of JSON, and its answer is `ok`. {"start": NS} sets the moment from which the
-times of all scheduled events count; NS is in ns since the Unix epoch. {"flush": true} writes the rows that the router
-otherwise keeps until it ends. The router appends the truth (the box's record of true values) to the file that CONFIG
-names.
+and FAR are the file descriptors of two inherited packet sockets. NEAR leads to the clients, FAR to the hosts. Standard
+input is a control socket. Each command is a line of JSON, and its answer is `ok`. {"start": NS} sets the moment from
+which the times of all scheduled events count; NS is in ns since the Unix epoch. {"flush": true} writes the rows that
+the router otherwise keeps until it ends. The router appends the truth (the box's record of true values) to the file
+that CONFIG names.
 
 A packet's departure time is its kernel receive timestamp plus half the RTT of its path. If the sending host has jitter,
 a random delay is added to packets towards clients.
@@ -41,16 +41,13 @@ _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _NAMES = {_TCP: "tcp", _UDP: "udp", _ICMP: "icmp", _ICMP6: "icmp"}
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _SHORT_S, _SHARE = 1e-4, 0.99
-"""Length, s, up to which a wait is one call of `select`; and the share of a longer wait that its first call takes.
+"""A wait of at most `_SHORT_S` (s) is one call of `select`. In a longer wait, each call takes `_SHARE` of the rest.
 
 Linux prolongs a wait of `select` by up to 0.1 %. So the router first makes most of a long wait, and then the rest.
 """
 _FIRST_PORT, _PORTS = 20_000, 40_000
 _CLOCK_SET_NS = 1_000_000
-"""Threshold, ns, for a change of the difference between time of day and monotonic time.
-
-A larger change means that the time of day was set.
-"""
+"""If the difference between time of day and monotonic time changes by more than this (ns), the time of day was set."""
 _CLOCK_CONTROL = "/dev/crosslayer-clock"
 
 
@@ -141,7 +138,7 @@ class FarEnd:
     name: str
     mac: bytes
     path: list[tuple[float, float]]
-    """RTT of the host's path: pairs of a time after the start of the events, s, and the RTT from then on, ms."""
+    """RTT of the host's path, as pairs (t, rtt): from t seconds after the start of the events, it is rtt ms."""
     own: dict[int, bytes]
     """The host's addresses by IP version, if the host is an interceptor; else empty.
 
@@ -170,7 +167,7 @@ class NearEnd:
     rtt_ms: float = 0.0
     """Time added to the RTT of every path that is not in `paths`, ms."""
     paths: dict[int, float] = field(default_factory=dict)
-    """RTT between this client and some hosts, ms, by the hosts' numbers; it replaces the RTT of the host's path."""
+    """RTT between this client and a host, ms, by the host's number; it replaces the RTT of the host's path."""
 
 
 @dataclass(slots=True)
@@ -186,7 +183,10 @@ class CompiledRule:
     from_s: float
     until_s: float
     hosts: list[int]
-    """Numbers of hosts, one of which receives all packets of a flow; if empty, packets are dropped."""
+    """Numbers of the hosts over which flows are distributed; if empty, packets are dropped.
+
+    All packets of a flow go to the same host.
+    """
     reason: str
     of_client: bool
     """Whether the rule applies only to packets from clients, not to packets from hosts."""
@@ -378,7 +378,10 @@ class Router:
                     control.sendall(b"ok\n")
 
     def flush(self) -> None:
-        """Write the kept rows of packets, and a row per host: how long after their due times its packets departed."""
+        """Write the rows of packets that are kept in memory, and for each host a row about the lateness of its packets.
+
+        The lateness of a packet is the time from its due time to its departure.
+        """
         for row in self._rows:
             self._write(row)
         self._rows = []
@@ -443,7 +446,7 @@ class Router:
     def _rtt_ms(self, client: NearEnd | None, host: int, after_s: float) -> float:
         """RTT between a client and a host, ms.
 
-        If `client` is None, as for packets between hosts, this is the RTT of the path of `host`.
+        For packets between hosts, `client` is None, and the result is the RTT of the path of `host`.
         """
         if client is None:
             return self._hosts[host].rtt_ms(after_s)
@@ -508,9 +511,10 @@ class Router:
         heapq.heappush(self._waiting, (at_ns, self._number, out, mac + self._mac + kind + packet.data, host, row))
 
     def _row(self, packet: IpPacket, came_ns: int, way: str, host: str, reason: str) -> dict[str, Any] | None:
-        """Make the row of the truth for a packet. A row with a reason to drop the packet is written at once.
+        """Make the row of the truth for a packet.
 
-        Returns the row of a forwarded packet if the box keeps such rows, else None.
+        If `reason` is not empty, the packet is dropped, and this method writes the row at once. Returns the row of a
+        forwarded packet if the box keeps such rows, else None.
         """
         if not reason and not self._keep_packets:
             return None

@@ -141,7 +141,10 @@ def _corefile(
 
 
 def zone_text(description: Description, hosts: Mapping[str, Iterable[str]], wildcard: str) -> str:
-    """Text of a root zone: names in `hosts` have their own addresses, other names of the box's zone have `wildcard`."""
+    """Text of a zone file for the root.
+
+    Each name in `hosts` has its own addresses. Every other name in the box's zone has the address `wildcard`.
+    """
     ttl, zone = description.zone.ttl_s, description.zone.name
     lines = [
         "$ORIGIN .",

@@ -54,7 +54,7 @@ class Bidi:
         function
             JavaScript: a function of one argument.
         argument
-            Argument of the function, which receives a number as a number and any other value as JSON text.
+            Argument of the function. A number is passed as a number, any other value as JSON text.
         context
             Browsing context in which the function runs.
         """

@@ -7,9 +7,10 @@ host of the measured page, so the browser holds that host's ticket. For a 1-RTT 
 another name of this host with the same page. The two kinds of load differ in nothing else.
 
 Whether a browser stores the token of a connection can depend on chance. As soon as the connection is set up, the
-server's events show whether the browser stored the token. So the browser opens the priming connection with a request
-for a resource that does not exist. If the browser has the wrong state after this request or after the close, the
-procedure starts again in another context.
+server's events show whether the browser stored the token. So the browser opens the priming connection with a small
+request, for a resource that does not exist. It loads the priming page only if it has the right state after this
+request. If the browser has the wrong state after this request or after the close, the procedure starts again in another
+context.
 
 *Coupled*: the browser resolves names itself. A first load in a separate context fills the caches on the path. If the
 browser queries a stub, the stub then also has a session with its upstream resolver. Then a function of the caller
@@ -33,7 +34,10 @@ from crosslayer.browser.programs import BrowserError
 from crosslayer.cpu_load import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
-"""Host of the warm-up page, on a site of its own, so the measured load is a cross-site navigation to a new renderer."""
+"""Host of the warm-up page, which is on another site than the measured page.
+
+So the measured load is a cross-site navigation, for which the browser uses a new renderer.
+"""
 
 ICON = "/favicon.ico"
 """Path of the icon that a browser requests if the document names none."""
@@ -57,7 +61,7 @@ wait => new Promise(done => {
   }
 })
 """
-"""JavaScript: a function that runs in the page and promises the page's timing entries as JSON."""
+"""JavaScript: a function that runs in the page and returns a promise of the page's timing entries, as JSON."""
 _RESOLVE = """
 host => {
   const at = () => performance.timeOrigin + performance.now(), begin = at();
@@ -65,9 +69,9 @@ host => {
   return fetch(`https://${host}/`, {mode: 'no-cors'}).then(both, both);
 }
 """
-"""JavaScript: requests a page and promises the times at which the request began and ended or failed, as JSON.
+"""JavaScript: a function that requests the page of a host and returns a promise of two times, as JSON.
 
-The times are in ms since the Unix epoch.
+These are the start of the request, and its end or failure, in ms since the Unix epoch.
 """
 _BLANK_PAGE = "about:blank"
 _MISSING_PATH = "/robots.txt"
@@ -116,7 +120,9 @@ class SecureDns:
 
 
 class Browser(ABC):
-    """A browser in the client's namespace; a context manager that ends it. `BrowserError` if it does not start.
+    """A browser in the client's namespace. As a context manager, it ends at the end of the block.
+
+    Raises `BrowserError` if the browser does not start.
 
     Parameters
     ----------
@@ -137,8 +143,8 @@ class Browser(ABC):
         records (RFC 9460) decide: without records the browser uses HTTP/2.
     few_processes
         Start no process before a page needs it. Chromium then loads no internal page, and its network service is a
-        thread of the browser. More processes save time for a user and isolate pages. In virtual time they save
-        none, because the clock stands still during computing.
+        thread of the browser. For a user, additional processes save time and isolate pages. In virtual time they save
+        no time, because the clock stands still while programs compute.
     page_timeout_s
         Timeout of a page load or a lookup, s.
     secure_dns
@@ -246,8 +252,9 @@ class Browser(ABC):
     def load_url(self, url: str, *, reset_sessions: Callable[[], object]) -> PageLoad:
         """Measure one load of a page on a server outside the testbed, with the coupled procedure.
 
-        Connections end with their context. Before the load the tab shows an empty document, because there is no warm-up
-        site. `reset_sessions` and errors are as in `load_resolving`.
+        There is no parameter `close_connections`, because the browser closes its connections when their user context is
+        removed. Before the load the tab shows an empty document, because there is no warm-up site. `reset_sessions` and
+        errors are as in `load_resolving`.
         """
         begin = time.perf_counter()
         with self._failing(url):
@@ -262,9 +269,9 @@ class Browser(ABC):
         """Open a user context for several lookups.
 
         Between the lookups, the browser keeps the state of its resolver, e.g. connections. This method yields a
-        function that makes the browser request a page of a host name without an address. The request fails after the
-        lookup. The function returns the times at which the request began and failed, ms since the Unix epoch. It raises
-        `BrowserError` if the browser fails; the caller should then start a new browser.
+        function that makes the browser request the page of a host name that has no address. So the request fails as
+        soon as the lookup has ended. The function returns the times at which the request began and failed, ms since the
+        Unix epoch. It raises `BrowserError` if the browser fails; the caller should then start a new browser.
         """
         with contextlib.ExitStack() as stack:
             with self._failing(_BLANK_PAGE):

@@ -48,7 +48,7 @@ _FLAGS = (
     "--enable-quic",
 )
 _NO_SANDBOX = "--no-sandbox"
-"""Chromium requires this switch if it runs as root. In a testbed, root is only that of a private user namespace."""
+"""Chromium requires this switch if it runs as root. In a testbed, it is root only inside a private user namespace."""
 _BACKGROUND = (
     "accounts.google.com", "clients2.google.com", "optimizationguide-pa.googleapis.com", "update.googleapis.com",
 )  # fmt: skip

@@ -105,9 +105,9 @@ argument => new Promise(done => {
 """
 """JavaScript with the browser's privileges: waits until Firefox has connections only to the hosts in `but`.
 
-It waits at most `wait_ms`, and promises the number of other connections that remain then (about:networking). HTTP/2
-connections (`h2`, `http/2`) are ignored because they do not delay new ones. A draining connection no longer reports
-HTTP/3 as its protocol.
+It waits at most `wait_ms`. It returns a promise of the number of other hosts to which Firefox then still has
+connections (about:networking). HTTP/2 connections (`h2`, `http/2`) are ignored because they do not delay new ones. The
+function does not search for HTTP/3 connections, because a draining connection no longer reports HTTP/3 as its protocol.
 """
 _FORGET_FAILURES = """
 () => {
@@ -252,8 +252,9 @@ class Firefox(Browser):
         """Wait until Firefox is idle and has discarded its closed connections.
 
         Firefox waits three PTOs for a closed QUIC connection to drain (RFC 9000, section 10.2) before it reconnects to
-        the same host. On 4G that is half a second, within which no user returns. If the path does not answer, Firefox
-        waits until the connection's idle timeout. `returns_at_once` disables the wait for closed connections.
+        the same host. On 4G, three PTOs are half a second, and no user returns to a host that soon. If no packet comes
+        back on the path, Firefox waits until the connection's idle timeout. `returns_at_once` disables the wait for
+        closed connections.
         """
         if self.returns_at_once:
             return super()._wait_until_idle()

@@ -62,7 +62,7 @@ def find_browser(name: str = "chromium") -> BrowserPrograms:
 
 
 def _path_of_browser(name: str) -> str:
-    """Path of the first program of a browser that exists and is not a snap."""
+    """Path of the first of a browser's possible programs that exists and is not a snap."""
     refused_snap = None
     program_of = BROWSERS[name]
     variable = program_of.variable

@@ -30,7 +30,7 @@ class RecordedRequest:
 
     url: str
     start_ms: float | None
-    """Start after the page's first request, ms; None if the recording has no times."""
+    """Start of the request, ms after the start of the page's first request; None if the recording has no times."""
     wire_bytes: int
     """Size of the body in the recording, bytes."""
 

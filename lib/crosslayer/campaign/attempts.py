@@ -17,7 +17,7 @@ _PORT_UNREACHABLE = (3, 3)
 _UNREACHABLE6 = 1
 _ETHERNET_BYTES, _IP_BYTES, _IPV6_BYTES, _ICMP_BYTES = 14, 20, 40, 8
 MOST_TIMES = 32
-"""Maximum number of packets of an attempt whose times are kept."""
+"""An attempt keeps the times of at most this number of packets (`Attempt.sent_ns`)."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Attempt:
 
 
 def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str, name: str) -> list[Attempt]:
-    """Read from a client's packets its attempts to reach a host and its lookups of the host's name.
+    """Find a client's attempts to reach a host, and its lookups of the host's name, in the client's packets.
 
     Attempts are in the order of their first packets.
 
@@ -117,9 +117,9 @@ def _kind(packet: Packet, name: str | None) -> str | None:
 
 
 def _unreachable(data: bytes) -> tuple[int, int, str] | None:
-    """IP protocol, client's port and server's address of the packet that an ICMP error quotes.
+    """IP protocol, client's port and server's address of a refused packet, which an ICMP error in the frame quotes.
 
-    None for a frame without a refusal (`Attempt.refused_ns`).
+    None if the frame has no ICMP error that counts as a refusal (`Attempt.refused_ns`).
     """
     if data[12:14] == b"\x86\xdd":
         quoted = _ETHERNET_BYTES + _IPV6_BYTES + _ICMP_BYTES

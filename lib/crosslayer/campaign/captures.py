@@ -1,4 +1,4 @@
-"""Captures of loads, if a plan has them: packets with their keys, qlogs, Chromium's netlog.
+"""Captures of page loads, if the plan asks for them: packets with their TLS keys, qlogs, Chromium's netlog.
 
 Environment variables make the testbed's programs write these files. With SSLKEYLOGFILE, the server, our clients and
 Chromium write their TLS keys. With QLOGDIR, the server, the stub and our clients write qlogs. With NETLOGDIR, which is

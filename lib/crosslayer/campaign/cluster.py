@@ -1,6 +1,6 @@
 """An executor that measures the rounds of a plan on the workers of a Dask cluster.
 
-The process that starts the campaign (the starter) alone has the store. It submits tasks, which Dask schedules. A task
+Only the process that starts the campaign (the starter) has the store. It submits tasks, which Dask schedules. A task
 is a batch of rounds of one cell (`campaign.dask_worker`) and needs one `testbed` of its worker's resources.
 """
 
@@ -82,8 +82,9 @@ def dask_executor(
     clock
         Clock of the measurement.
     batch
-        Maximum number of rounds in a task. None in real time: a number that gives each testbed work, at most
-        `MOST_ROUNDS`. None in virtual time: tasks as in `Plan.tasks`, so that the rows do not depend on the cluster.
+        Maximum number of rounds in a task. If it is None in real time, a task has at most `MOST_ROUNDS` rounds, or
+        fewer so that each testbed gets work. If it is None in virtual time, the tasks are those of `Plan.tasks`, so
+        that the rows do not depend on the cluster.
     allow_mixed_versions
         Whether workers may have other commits and versions; the campaign's notes then list the differences.
     hooks
@@ -186,8 +187,9 @@ def listening(first: str) -> dict[str, dict[str, Any]]:
     """Options of an SSH cluster for the addresses on which its scheduler and its workers listen.
 
     The scheduler runs on the machine named `first` and listens on that machine's address alone. Its dashboard listens
-    on the loopback address. Workers listen on the scheduler's address if this is a loopback address. If this machine
-    cannot resolve the name (e.g. one of ~/.ssh/config), Dask chooses the addresses.
+    on the loopback address. If the scheduler's address is a loopback address, the workers listen on it too. Otherwise
+    Dask chooses their addresses. If this machine cannot resolve the name (e.g. one of ~/.ssh/config), Dask chooses the
+    addresses of scheduler and workers.
     """
     scheduler: dict[str, Any] = {"port": 0, "dashboard_address": "127.0.0.1:8797"}
     worker: dict[str, Any] = {"dashboard": False}
@@ -238,7 +240,8 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
 def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
     """Divide rounds into batches of at most `size` rounds of one cell.
 
-    A batch is yielded as soon as it is full, so that cells alternate over time.
+    Each batch is yielded as soon as it is full. So if the cells alternate in `todo`, the batches of different cells
+    alternate too.
     """
     open_: dict[Cell, RoundBatch] = {}
     for number, cell in todo:
@@ -250,16 +253,20 @@ def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
 
 
 def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
-    """Divide the last batches, which are fewer than the testbeds, so that as many testbeds as possible get a part."""
+    """Divide the last batches, so that as many testbeds as possible get a part of them.
+
+    The last batches are those that remain if each testbed gets the same number of whole batches.
+    """
     whole = len(work) - len(work) % testbeds
     left = [entry for batch in work[whole:] for entry in batch]
     return work[:whole] + list(batches(left, max(1, -(-len(left) // testbeds))))
 
 
 def _news(part: FinishedRound, checked: set[str]) -> bool:
-    """Whether the campaign stores a host's link checks: each link's first check and every failed check are stored.
+    """Whether the campaign stores the link checks of `part`.
 
-    `checked` has the names of the links that the host has already checked. This function adds the new names.
+    It stores them if one of them failed, or is the first check of its link on this host. `checked` has the names of the
+    links that the host has already checked. This function adds the new names.
     """
     links = {row["link"] for row in part.rows["link_checks"]}
     passed = all(row["verdict"] == "pass" for row in part.rows["link_checks"])
@@ -388,8 +395,8 @@ class _Campaign:
         """Call a function on each worker; return its result or exception by worker address.
 
         A worker that does not answer within `within_s` is removed from the cluster, because Dask would send it tasks
-        for five more minutes. If the process of a removed worker continues later, it ends itself. A shell loop around
-        the worker's command can start a new process.
+        for five more minutes. If the process of a removed worker continues later, it exits. If the worker's command
+        runs in a shell loop, the loop then starts a new process.
         """
 
         async def one(worker: str) -> dict[str, Any]:

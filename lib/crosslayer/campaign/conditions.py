@@ -103,7 +103,7 @@ class Exchange(Condition):
         self.observe(tool, page, {})
 
     def observe(self, tool: Exchanges, page: PageSpec, row: Row) -> Rows:
-        """Make one exchange. To resume a session, first make a priming exchange, whose row comes first."""
+        """Make one exchange. If it resumes a session, make a priming exchange before it, whose row comes first."""
         return {self.table: tool.exchange(row, page.host, self.protocol, self.resumption, self.settings)}
 
 
@@ -163,7 +163,10 @@ class TcpConnect(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Load(Condition):
-    """A page load over HTTP/3 in a browser that does not resolve names: its priming, and the expected evidence."""
+    """A page load over HTTP/3 in a browser that does not resolve names.
+
+    The fields say how the load is primed, and which evidence the server log must have.
+    """
 
     h3: str
     """Kind of the HTTP/3 handshake: `1-rtt` or `0-rtt`."""
@@ -171,12 +174,12 @@ class Load(Condition):
     """Value of the column `condition`: main, or the name of a variation of browser or server."""
     role: Role = Role.MEASURED
     primed_alias: int | None = None
-    """Number of the alias from which the priming page is loaded instead of from the page's own host.
+    """Index of the alias that serves the priming page (`PageSpec.aliases`).
 
-    None: the priming page is on the page's own host, so that the ticket of this host resumes the session.
+    If it is None, the page's own host serves the priming page, so that the ticket of this host resumes the session.
     """
     token: bool = True
-    """Whether the browser also has an address-validation token, if the page's own host is primed."""
+    """Whether the browser has an address-validation token besides the ticket; ignored if an alias is primed."""
     early_data: str = "on"
     """How the server treats early data, see `Server.set_early_data`."""
     refused: bool = False
@@ -209,7 +212,7 @@ class Load(Condition):
 
     @property
     def repeated(self) -> Load:
-        """The second load of an A/A self-check, whose first load is this one.
+        """The second load of an A/A self-check. The first one is this load.
 
         If the first load primes an alias, the second load primes the next alias.
         """
@@ -231,12 +234,12 @@ class Load(Condition):
     def supported(self, plan: Plan) -> bool:
         """Whether the browser can make this load.
 
-        A load without a token requires a browser that stores tokens only with a ticket.
+        A load without a token requires a browser that discards a token if it has not received a ticket before.
         """
         return self.token or KINDS[self.browser or plan.browser].token_needs_ticket
 
     def versions(self) -> dict[str, str]:
-        """Versions of the browser's programs, if it is not the plan's browser."""
+        """Versions of the programs of `browser`; empty if `browser` is None."""
         return dict(find_browser(self.browser).versions) if self.browser else {}
 
 
@@ -292,8 +295,9 @@ class ConditionsMeasurer(Measurer):
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """The self-check of this round, if any.
 
-        Self-checks take turns: a cell repeats each after `aa_period` rounds, or after as many rounds as there are
-        self-checks, if these are more. If `aa_period` is 0, no round has a self-check.
+        Self-checks take turns. A cell repeats a self-check after `aa_period` rounds. If there are more than `aa_period`
+        self-checks, it repeats a self-check after it has made all others. If `aa_period` is 0, no round has a
+        self-check.
         """
         names = self._supported(self.checks)
         period = self.context.plan.options.aa_period if names else 0

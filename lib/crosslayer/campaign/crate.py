@@ -70,10 +70,11 @@ def of_campaign(folder: Path) -> Path:
 
 
 def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: datetime) -> Path:
-    """Write the RO-Crate of a folder of figures: the run that drew them from a dataset and the published values.
+    """Write the RO-Crate of a folder of figures.
 
-    If no figure has changed, the existing crate is kept, because it describes the run that drew the figures. Returns
-    the path of the crate's metadata file.
+    The crate describes the run that drew the figures. Inputs of this run are a dataset and the published values. If no
+    figure has changed, the existing crate is kept, because it describes the run that drew the figures. Returns the path
+    of the crate's metadata file.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: date
     files
         Files in `folder` that the run has written.
     started
-        Start of the run. The time of this call is its end.
+        Start of the run. The crate records the time of this call as the end of the run.
 
     Raises
     ------

@@ -36,7 +36,10 @@ from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 RESOURCE: Final = "testbed"
-"""Name of the Dask resource that a worker offers: in real time one for each machine, in virtual time one per core."""
+"""Name of the Dask resource that a worker offers; each testbed is one unit of it.
+
+In real time, a machine usually offers one testbed. In virtual time, it usually offers one testbed per core.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,10 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHooks:
-    """Functions that a worker calls; pickle finds them by their names. Tests use functions that sleep instead."""
+    """Functions that a worker calls; pickle finds them by their names.
+
+    Tests replace them by functions that sleep and do not measure.
+    """
 
     examine: Callable[[type[Measurer], Plan, Clock], tuple[str, dict[str, str]]]
     """Examines the worker's machine; returns `unable` and `identity` of `WorkerReport`."""
@@ -80,7 +86,10 @@ class WorkerAnswer:
     host: provenance.MeasuringHost
     parts: list[FinishedRound]
     refused: str = ""
-    """Reason why the rest of the batch was not measured; the worker then receives no other task."""
+    """Reason why the worker refused the rest of its batch; empty if it did not refuse.
+
+    A worker that refused receives no other task.
+    """
     worker: str = ""
     """Address of the worker, if it refused."""
     fault: bool = False
@@ -118,7 +127,10 @@ def _report(request: Request) -> WorkerReport:
 
 
 def examine(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
-    """Examine this machine, once per process for each study, browser and clock; see `WorkerHooks.examine`."""
+    """Examine this machine, see `WorkerHooks.examine`.
+
+    Each process does this only once for each combination of study, browser and clock.
+    """
     with _LOCK:
         if (key := (measurer, plan.browser, clock)) not in _known:
             _known[key] = _examination(measurer, plan, clock)
@@ -186,7 +198,10 @@ def _log(line: str) -> None:
 
 
 def _cancellation() -> Callable[[], bool]:
-    """Make a function that returns whether the task of this thread was cancelled and must release its testbed."""
+    """Make a function that returns True if the task of this thread was cancelled.
+
+    A cancelled task must release its testbed.
+    """
     from distributed import get_worker
 
     worker = get_worker()

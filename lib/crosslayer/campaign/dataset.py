@@ -7,7 +7,7 @@ faults that would falsify results:
 - a missing column, or a column of another type or unit,
 - a damaged, missing or misplaced file,
 - NaN, or a negative duration,
-- an observation without error that lacks a value,
+- an observation that lacks a value although it has no error,
 - an unknown condition,
 - an observation that is there twice,
 - a link with two nominal RTTs.
@@ -55,7 +55,7 @@ _UNTOLD = {
     "clock": pl.col("clock").fill_null("wall"),
     "host": pl.col("host").fill_null("").cast(pl.Categorical),  # 4 bytes per row, since the analysis groups by it
 }
-"""Expressions, by column, for columns that older files lack; each replaces missing values by a default."""
+"""For each column that older files lack, an expression that replaces its missing values by a default."""
 
 
 _PATHS = {"netem": "links emulated by netem", "uml": "links emulated by netem in User-Mode Linux"}
@@ -91,7 +91,7 @@ class Host:
 
     cpu: str
     cores: int
-    """Number of CPU cores; 0 if the machine was not recorded. In this case, `cpu` is a phrase that says so."""
+    """Number of CPU cores; 0 if the machine was not recorded. Then `cpu` is a phrase such as "an unknown machine"."""
     memory_bytes: int
     kernel: str
     os: str
@@ -132,7 +132,7 @@ class Campaign:
     capture: tuple[str, ...] = ()
     """Kinds of captures that were kept in addition to the rows of the loads (`plan.Kind`)."""
     capture_rounds: int = 1
-    """Number of rounds of each cell, from its first round on, whose captures were kept."""
+    """Captures were kept for this number of rounds of each cell, from the cell's first round on."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
@@ -257,7 +257,7 @@ class Dataset:
     rounds_per_cell: tuple[int, int]
     """Smallest and largest number of rounds of any cell."""
     files: Mapping[str, tuple[Path, ...]]
-    """Parquet files of each table; empty if the dataset has no such table."""
+    """Parquet files of each table, by the table's name. A table that the dataset lacks has an empty tuple."""
     busy: pl.DataFrame
     """Rounds above `BUSY_PERCENT`, with the columns round, link and page."""
     left_out: bool
@@ -395,7 +395,7 @@ class Dataset:
 
     @property
     def _emulated(self) -> bool:
-        """Whether the dataset has queries to resolvers, and none of their addresses is global."""
+        """True if the dataset has queries to resolvers, and no resolver has a global address."""
         if not self.files["resolver_queries"]:
             return False
         addresses = self.table("resolver_queries").select(pl.col("address").unique()).collect()["address"]
@@ -403,10 +403,10 @@ class Dataset:
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:
-    """Campaigns in virtual time of the study of `dataset`, if `dataset` is a campaign in real time; else an empty list.
+    """Campaigns that measured the study of `dataset` in virtual time.
 
-    They are in folders next to the folder of `dataset`. If that folder's name is NAME, the names of their folders begin
-    with `NAME-virtual`.
+    Their folders are next to the folder of `dataset`. If that folder is called NAME, their names begin with
+    `NAME-virtual`. The list is empty unless `dataset` was measured in real time.
 
     Raises
     ------
@@ -496,7 +496,7 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
     """Number of rows of each condition, and whether every condition's rounds are strictly ascending, hence distinct.
 
-    Rounds in ascending order have no duplicates, and this check does not keep all rounds of a campaign in memory.
+    Unlike a count of distinct rounds, this check does not keep all rounds of a campaign in memory.
     """
     parts = []
     for start in count(0, _AT_ONCE):

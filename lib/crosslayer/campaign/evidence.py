@@ -1,4 +1,4 @@
-"""The server log's evidence on observations, and its comparison with what the conditions of observations require."""
+"""What the server log shows about an observation, and whether this is what the observation's condition requires."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool 
     """Whether a browser has kept the token of its last connection to a host; None if the server sent no token.
 
     `needs_ticket` is whether the browser keeps a token only if it already has a session ticket of the server, as
-    Chromium does. quic-go puts ticket and token into one packet in random order: without this check, half of Chromium's
-    loads would have no token. A retransmitted packet brings the token again, after the ticket.
+    Chromium does. quic-go puts ticket and token into one packet, in random order. So on half of the connections the
+    token comes first, and Chromium discards it; this function detects that. If the packet is retransmitted, the token
+    arrives again, after the ticket, and Chromium keeps it.
     """
     kept: dict[str | None, bool] = {}
     to_host = None
@@ -81,9 +82,9 @@ def load_evidence(
     page
         The page that was loaded.
     early_data, resumed, validated
-        Expected evidence: the request is early data, the handshake is resumed, a token proves the client's address.
-        `error` is set if the evidence differs. The log must also have a request over HTTP/3 to each of the page's other
-        origins, and the connections of these requests must agree with `resumed`.
+        Expected evidence: whether the request is early data, whether the handshake is resumed, and whether a token
+        proves the client's address. `error` is set if the evidence differs. The log must also have a request over
+        HTTP/3 to each of the page's other origins, and the connections of these requests must agree with `resumed`.
     """
     requests = [event for event in events if isinstance(event, RequestEvent) and event.listener == "h3"]
     documents = [event for event in requests if event.path == "/" and event.host == page.host]

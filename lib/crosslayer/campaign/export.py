@@ -57,7 +57,7 @@ def export(store: Store, folder: Path) -> Path:
 def check_kept(store: Store, folder: Path) -> None:
     """Refuse a folder whose dataset has rows that the store lacks, because an export would delete these rows.
 
-    Files that cannot be read do not count, because an export replaces them.
+    A file that cannot be read counts as a file without rows, so an export can replace it.
 
     Raises
     ------

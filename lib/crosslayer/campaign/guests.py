@@ -24,7 +24,7 @@ _KEPT_PREFIXES: Final = ("CROSSLAYER_", "FONTCONFIG_", "LC_", "LD_", "NIX_", "PY
 _NO_RANDOM_INSTRUCTIONS: Final = "~0x4000000000000010:~0x40000"
 """Value of OPENSSL_ia32cap for OpenSSL and BoringSSL: do not use RDRAND, RDSEED and the time stamp counter.
 
-The guest cannot control these instructions.
+The CPU executes these instructions without the guest's kernel, so the guest cannot determine their results.
 """
 
 
@@ -89,7 +89,10 @@ def _environment() -> dict[str, str]:
 
 
 def _packed(job: Job) -> bytes:
-    """Pickle a job without references to repeated objects, so that the bytes depend only on its values."""
+    """Pickle a job so that the bytes depend only on its values.
+
+    An object that occurs repeatedly is written each time, not as a reference to its first occurrence.
+    """
     packed = io.BytesIO()
     pickler = pickle.Pickler(packed)
     pickler.fast = True
@@ -182,10 +185,10 @@ class _GuestSlot:
         Raises
         ------
         GuestDied
-            If two guests in a row died without finishing a round, and no earlier guest of this slot has finished one.
+            If two guests in a row died without finishing a round, and no guest of this slot has ever finished a round.
         CampaignError
-            If two guests in a row died without finishing a round, but an earlier guest of this slot has finished one.
-            If a guest's command ended before the guest finished a round.
+            If two guests in a row died without finishing a round, but an earlier guest of this slot has finished a
+            round. Also if the command in a guest ended before the guest finished a round.
         """
         if not self._todo:
             if self._tasks:
@@ -205,7 +208,10 @@ class _GuestSlot:
         self._start()
 
     def _is_kept(self, checks: FinishedRound) -> bool:
-        """Whether the campaign stores these link checks: those of each link's first task, and all failed ones."""
+        """Whether the campaign stores the link checks `checks`.
+
+        It stores the checks that the first task of a link makes, and all failed checks.
+        """
         rows = checks.rows["link_checks"]
         return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)
 

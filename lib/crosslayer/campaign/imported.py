@@ -34,9 +34,10 @@ def ends_of(started_s: pl.Series) -> tuple[str, str]:
 def write_dataset(
     folder: Path, tables: Iterable[tuple[type[Table], pl.DataFrame]], campaign: str, description: Mapping[str, Any]
 ) -> None:
-    """Write the rows of tables and `campaign.json`, all or nothing; `CampaignError` if the folder cannot be written.
+    """Write `campaign.json` and the rows of tables, all or nothing; `CampaignError` if the folder cannot be written.
 
-    Columns of a table that the given rows lack become null. Columns that the table does not have are left out.
+    If the rows lack a column of their table, the column becomes null. Columns that the table does not have are left
+    out.
     """
     fresh = folder.with_name(f".{folder.name}.new")
     try:

@@ -1,4 +1,7 @@
-"""Instruments of studies: clients for DNS exchanges and TCP connects, browsers for page loads, and rows from them."""
+"""Instruments of studies, and functions that make rows from their results.
+
+The instruments are clients for DNS exchanges and TCP connects, and browsers for page loads.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class Exchanges:
         resumption: dns.Resumption = dns.Resumption.NONE,
         settings: dns.ClientSettings | None = None,
     ) -> list[dict[str, Any]]:
-        """Resolve a name on a new connection. To resume a session, first make a priming exchange.
+        """Resolve a name on a new connection. If this resumes a session, make a priming exchange before it.
 
         Returns
         -------
@@ -240,9 +243,9 @@ class Loads:
     context
         Plan and running testbed.
     first
-        Condition of the first load of every browser process, which loads the plan's first page and gets no row.
+        Condition of the first load of every browser process. This load is of the plan's first page and gets no row.
     name
-        Name of the browser's folder if `browser` is None, unique in the run.
+        Name of the browser's folder, unique in the run; used only if `browser` is None.
     browser
         Name of the browser; None for the plan's browser.
     """
@@ -327,7 +330,7 @@ def warmed(
     capture: dns.Capture,
     settings: dns.ClientSettings | None = None,
 ) -> list[dns.ExchangeResult]:
-    """Make an exchange. To resume a session, first make the priming exchange that fetches ticket and token.
+    """Make an exchange. If it resumes a session, make a priming exchange before it, to fetch ticket and token.
 
     Returns the results in the order of the exchanges: the priming exchange, if any, then the measured exchange.
     """

@@ -75,7 +75,7 @@ class Measurer(ABC):
 
     @abstractmethod
     def warm_up(self) -> None:
-        """Make every observation once without recording it, so that imports and caches do not slow the first round."""
+        """Make every observation once without recording it, so that no import or empty cache slows the first round."""
 
     @abstractmethod
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:

@@ -21,10 +21,16 @@ from crosslayer.pages import PageSpec
 from crosslayer.vocabulary import BROWSERS, Browser
 
 OWN_CAMPAIGNS: Final = Path("data/local")
-"""Folder of the campaigns measured in a checkout; git ignores it. `data/raw` holds the committed campaigns only."""
+"""Folder of the campaigns that a user measures in a checkout; git ignores this folder.
+
+The committed campaigns are in `data/raw`.
+"""
 
 _ALIASES = 2
-"""Number of alias host names that a page needs: one is primed for H3 1-RTT, the other for its A/A self-check."""
+"""Number of alias host names that a page needs.
+
+One alias is primed for a load over H3 1-RTT, the other for the second load of the A/A self-check of H3 1-RTT.
+"""
 
 CUBIC = "cubic"
 """Default congestion control of TCP, as in Linux. quic-go and Chromium use the same algorithm over QUIC."""
@@ -83,7 +89,7 @@ class Plan:
     capture: tuple[Kind, ...] = ()
     """Kinds of captures that are kept in addition to the rows of the loads (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
-    """Number of rounds of each cell, from its first round on, whose captures are kept."""
+    """Captures are kept for this number of rounds of each cell, from the cell's first round on."""
     options: Any = NoOptions()
     """Options of the study: an instance of its `Study.options`."""
 
@@ -111,10 +117,10 @@ class Plan:
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
     def tasks(self) -> list[RoundBatch]:
-        """Divide all rounds into the tasks of guests in virtual time, in the order in which the guests start.
+        """Divide all rounds into tasks, one for each guest of a campaign in virtual time, in the order of their start.
 
-        Tasks depend only on the plan, and the events in a guest only on its task. So, on one machine, the same plan
-        gives the same rows with any number of guests.
+        Tasks depend only on the plan. The events in a guest depend only on the guest's task. So, on one machine, the
+        same plan gives the same rows with any number of guests.
         """
         parts = -(-self.rounds // _OF_A_GUEST)
         bounds = [self.rounds * part // parts for part in range(parts + 1)]
@@ -133,7 +139,7 @@ class Plan:
         return random.Random("/".join(map(str, (self.seed, *key))))
 
     def resized(self, **values: Any) -> Self:
-        """Copy of the plan with other values for some fields, which are not checked."""
+        """Copy of the plan with other values for some fields; these values are not checked."""
         return replace(self, **values)
 
     def as_dict(self) -> dict[str, Any]:
@@ -199,8 +205,8 @@ def check_names(
     Raises
     ------
     CampaignError
-        For an unknown link or page, a browser or page that the study cannot use, or a netlog without Chromium. For a
-        link, page or browser, the error has its name and the possible names.
+        For an unknown link or page, a browser or page that the study cannot use, or a netlog without Chromium. If the
+        fault is a link, page or browser, the error states the faulty name and the possible names.
     """
     for kind, wanted, known, further in (
         ("link profile", plan.links, links, MADE),

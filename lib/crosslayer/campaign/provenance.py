@@ -38,7 +38,10 @@ class MeasuringHost:
     mark: str
     """Hash that distinguishes the machine from others of the campaign without revealing its identity."""
     name: str
-    """Name of the machine from CROSSLAYER_HOST. Empty if this is not set: the campaign then numbers the machine."""
+    """Name of the machine from the environment variable CROSSLAYER_HOST.
+
+    If it is empty, the campaign gives the machine a name with a number, such as `host-1`.
+    """
     machine: dict[str, Any]
     """Hardware and operating system, from the function `host`."""
     code: dict[str, str] = field(default_factory=dict)
@@ -123,7 +126,8 @@ def quic_go_version(program: Path) -> str:
 def revision() -> dict[str, Any]:
     """Git revision of this package's checkout (`revision`), and whether all its changes are committed (`clean`).
 
-    Without a checkout, both values come from the environment variable CROSSLAYER_REVISION. They are None if unknown.
+    Without a checkout, both values come from the environment variable CROSSLAYER_REVISION; `clean` is False if the text
+    of the variable contains "dirty". Values that cannot be determined are None.
     """
     root = resources.home()
     if root is None:

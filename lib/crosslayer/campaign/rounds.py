@@ -41,14 +41,14 @@ class Job:
     """Number and cell of each round, in the order of measurement."""
     measurer: type[Measurer]
     profiles: dict[str, Profile]
-    """Profiles of all links that a plan may name, by name."""
+    """Link profiles, by the link's name: every link that a plan may name."""
     backend: str
     own_pages: tuple[Path, ...] = ()
     """Folders of the user's own pages."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the programs that have measured the campaign so far, by name; empty for a new campaign."""
     quiet: bool = False
-    """Whether the executor prints no line about the link backend and the link checks at its start.
+    """Whether the executor omits the lines that it otherwise prints when it starts: link backend and link checks.
 
     This is set in a guest, because the process that started the guest reports the start and the link checks.
     """
@@ -75,10 +75,9 @@ class FinishedRound:
 
 
 _STEP_NS = 1_000_000
-"""Limit, ns, of a change of the difference between Unix time and the monotonic clock.
+"""If the difference between Unix time and the monotonic clock changes by more than this (ns), Unix time was set.
 
-If the difference changes by more than this limit, Unix time was set. Gradual corrections (slewing) change both clocks,
-so they do not change the difference.
+Gradual corrections (slewing) change both clocks, so they do not change the difference.
 """
 _READINGS = 5
 _ROUND_ATTEMPTS = 3
@@ -93,8 +92,9 @@ Its second argument is a function that shows the user a line.
 def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Executor that measures the rounds of a job in this process.
 
-    If a program of the testbed dies, or this machine's clock is set, a new testbed measures the current round again. A
-    round whose link fails a check is measured again at most twice; after that, its rows have the error.
+    If a program of the testbed dies, a new testbed measures the current round again. The same happens if this machine's
+    clock is set after the current testbed has finished a round. A round whose link fails a check is measured again at
+    most twice; after that, its rows have the error.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     Raises
     ------
     TestbedError
-        If this machine cannot provide the testbed, or its clock is set before the first round is measured. No round
-        was measured then.
+        If this machine cannot provide the testbed, or its clock is set during the first round. In both cases, no round
+        was measured.
     ProcessDied
         If programs of the testbed die repeatedly before the first round is measured.
     CampaignError
@@ -219,7 +219,10 @@ def _clock_offset_ns() -> int:
 
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
-    """Set every link once, which calibrates its delay, and yield its check. Warm up the measurer on the first link."""
+    """Apply the profile of each link once, which calibrates the link's delay, and yield the check of this link.
+
+    The measurer is warmed up on the first link.
+    """
     for index, profile in enumerate(links):
         yield testbed.set_link(profile)
         if index == 0:

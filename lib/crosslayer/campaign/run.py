@@ -48,7 +48,7 @@ def measure(
     measurer
         Measurer of the plan's study.
     profiles
-        Profiles of all links that a plan may name, by name.
+        Link profiles, by the link's name: every link that a plan may name.
     backend
         Link backend: `netem`, `uml`, or `auto` for netem if the kernel has it, otherwise uml.
     say
@@ -97,9 +97,9 @@ def measure(
 
 
 def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Callable[[str], None]) -> Counter[str]:
-    """Store every part of a job as soon as the executor yields it, each in one transaction.
+    """Store every part of a job as soon as the executor yields it, in one transaction for each part.
 
-    Returns the number of failed observations by host.
+    Returns, for each host, the number of its failed observations.
     """
     failures: Counter[str] = Counter()
     hosts = Hosts(store, job.campaign)

@@ -211,7 +211,8 @@ class Store:
         Raises
         ------
         CampaignError
-            For an error of SQLite. Also before the block, if another program has changed the file since the last write.
+            If SQLite reports an error. Also if another program has changed the file since the last write; this is
+            checked before the block.
         """
         opened = hasattr(self, "_left")
         if opened:
@@ -246,8 +247,9 @@ class Store:
         Raises
         ------
         CampaignError
-            If another program has done so. If the database was removed, this method first tries to write its rounds to
-            a new file. The error says in which file the rounds are, or that they are or may be lost.
+            If another program has changed, moved or removed the database. If the database was removed, this method
+            first tries to write its rounds to a new file. The error names the file that has the rounds, or says that
+            rounds are lost or may be lost.
         """
         if self._stamps() == self._left:
             return

@@ -49,7 +49,7 @@ STUB = "QueryMetrics"
 LOAD = "PageLoad"
 """Source of columns: a browser's report of a load (`browser.PageLoad`).
 
-The next three sources are parts of such a report; they have the names of the W3C.
+The three constants below name parts of such a report, as the W3C names them.
 """
 NAVIGATION = "PerformanceNavigationTiming"
 PAINT = "PerformancePaintTiming"
@@ -84,7 +84,7 @@ class Column:
     source: str = ""
     """Kind of result from which the value is copied (see `Table.taken`), e.g. `Exchange`; empty if it is not copied.
 
-    If the field of the result has another name than the column, a dot and the name of the field follow the kind, e.g.
+    If the column has another name than the result's field, the source is `KIND.FIELD`, e.g.
     `PerformanceNavigationTiming.connectEnd`.
     """
     required: bool = False
@@ -92,15 +92,17 @@ class Column:
     key: bool = False
     """Whether the column belongs to the key that identifies a condition; a round measures each condition once."""
     success: bool | str = False
-    """Whether every observation without error must have a value.
+    """Which successful observations (those with a null in `error`) must have a value in this column.
 
-    If this is the name of another column, an observation without error that has a value in that column must also have
-    a value in this one.
+    True: all of them. The name of another column: those that have a value in the other column. False: none.
     """
     signed: bool = False
     """Whether the value may be negative, e.g. a difference; other numbers may not."""
     present: bool | None = None
-    """Whether every file must have the column. None: True if `required`, `key` or `success` is set, else False."""
+    """Whether every file must have the column.
+
+    The default, None, becomes True if `required`, `key` or `success` is set, else False.
+    """
     name: str = field(default="", init=False)
 
     def __set_name__(self, owner: object, name: str) -> None:
@@ -158,7 +160,7 @@ class Table:
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
-        """Values of the columns that are copied unchanged from a result, by column.
+        """Copy values unchanged from a result; returns them by the name of the column that stores them.
 
         Parameters
         ----------
@@ -475,7 +477,7 @@ class Lookups(_OfStudy, table="lookups"):
 
 
 class Attempts(_OfStudy, table="attempts"):
-    """A client's attempt to look up a page's host or connect to it, read from packets; times count from `started_s`."""
+    """A client's lookup of a page's host or attempt to connect to it, seen in packets; times count from `started_s`."""
 
     page = Column(str, "name of the page", required=True, key=True)
     condition = _LOAD_CONDITION
@@ -543,7 +545,7 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
 
 
 class PacedQueries(_OfStudy, table="paced_queries"):
-    """A query of a client that sends at a fixed interval, through the stub."""
+    """A query of a client that sends queries at a fixed interval, to the stub or to dnsproxy."""
 
     page = Column(str, "always null, because these queries belong to no page", key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
@@ -618,7 +620,7 @@ class IdleRecoveries(_OfStudy, table="idle_recoveries"):
 
 
 class ResolverQueries(_OfStudy, table="resolver_queries"):
-    """A query to a resolver of a list, from a vantage point; `link` and `host` name the vantage point."""
+    """A query from a vantage point to one of the listed resolvers; `link` and `host` name the vantage point."""
 
     page = Column(str, "name of the queries that hit the cache", required=True, key=True)
     target = Column(
@@ -720,7 +722,7 @@ class ResolverEvents(_OfStudy, table="resolver_events"):
 
 
 class ResolverLocations(_OfStudy, table="resolver_locations"):
-    """Location and autonomous system of a resolver's address, or location of a vantage point, as the user gave it."""
+    """Data from the user: location and autonomous system of a resolver's address, or location of a vantage point."""
 
     page = Column(str, "name of the queries that hit the cache", required=True)
     kind = Column(LocatedKind, "what is located", required=True, key=True)
@@ -745,7 +747,7 @@ class HostLoads(_OfStudy, table="host_load"):
 
 
 class ForwardingDelays(_OfStudy, table="forwarding_delay"):
-    """Delay of the packets of an observation beyond the delay that netem computes, per direction."""
+    """Lateness of an observation's packets in one direction: departure minus the departure that netem computes."""
 
     page = Column(str, "page of the cell", key=True)
     position = Column(int, "position of the observation in its round, from 0", required=True)

@@ -25,7 +25,8 @@ _QUIET_S = 0.2
 """Wait after which the link is idle, s.
 
 On DSL, the last, padded datagrams of a closed connection delay the next packets by up to a third of an RTT. The pause
-of one RTT before each observation is not enough, because ticket and token are fetched after this pause.
+of one RTT before each observation does not help: the connection that fetches ticket and token is opened and closed
+after this pause.
 """
 
 _Client = TypeVar("_Client", bound=dns.Client)

@@ -29,9 +29,9 @@ _EQUAL_SHARES = 0.8
 Statistic = Callable[[Sample, Counts | None], Estimate]
 """Function that computes an `Estimate` from a sample and its resamples.
 
-The second argument is the number of times that each resample contains each block of rounds (`Rounds.blocks`). It is
-None if there are too few rounds for resamples. The function must be hashable, because it is part of the cache key of
-estimates.
+The second argument is an array that has, for each resample and each block of rounds (`Rounds.blocks`), how often the
+resample contains the block. It is None if there are too few rounds for resamples. The function must be hashable,
+because it is part of the cache key of estimates.
 """
 
 
@@ -75,9 +75,9 @@ class Observed:
     tables
         Tables of the dataset, for measures that are not statistics of a series.
     pairs
-        Vantage point and resolver that each value of the column `host` stands for, by this value; None if hosts are
-        machines. With pairs, the bootstrap draws vantage points and resolvers, and links are pooled even if their
-        numbers of observations differ.
+        For each value of the column `host`, the vantage point and the resolver for which it stands; None if the values
+        stand for machines. With pairs, the bootstrap draws vantage points and resolvers, and links are pooled even if
+        their numbers of observations differ.
     """
 
     def __init__(
@@ -195,9 +195,10 @@ class Observed:
 
 
 def _drawn_pairs(rounds: metrics.Rounds, pairs: Mapping[str, tuple[str, str]]) -> Counts:
-    """Number of times that each block of rounds is drawn, shape (resamples, blocks), if each host stands for a pair.
+    """How often each resample contains each block of rounds, as an array of shape (resamples, blocks).
 
-    A pair is a vantage point and a resolver, from `pairs`. `Rounds` numbers the hosts in the order of their names.
+    Each host stands for a pair of a vantage point and a resolver, from `pairs`. `Rounds` numbers the hosts in the order
+    of their names.
     """
     first, second = zip(*(pairs[name] for name in sorted(pairs)), strict=True)
     kinds = tuple(np.unique(kind, return_inverse=True)[1] for kind in (first, second))

@@ -24,7 +24,7 @@ def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Esti
     Returns
     -------
     Estimate
-        Number of such differences plus one, or 0 if there are none; the estimate has no interval.
+        Number of such differences plus one; 0 if there is no such difference. The estimate has no interval.
     """
     middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
     rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))

@@ -1,4 +1,4 @@
-"""Statistics of a campaign that the checks compare. They support arithmetic and are computed on demand.
+"""Statistics of a campaign, by which checks judge claims. They support arithmetic and are computed on demand.
 
     connect("1-RTT").on("fiber") - connect("0-RTT").on("fiber")
 
@@ -82,8 +82,8 @@ class Measure(ABC):
 class Derived(Measure):
     """A measure that `function` computes from other measures, the `parts`.
 
-    `function` takes one argument for each part: its value, or the array of its values in all resamples. It computes
-    arrays elementwise.
+    `function` takes one argument for each part. It is called with the values of the parts, and with arrays of their
+    values in all resamples. So it must compute elementwise.
     """
 
     function: Callable[..., Any]
@@ -100,7 +100,7 @@ class Derived(Measure):
 
 @dataclass(frozen=True, slots=True)
 class CustomMeasure(Measure):
-    """A measure that a function computes from a campaign, for measures that are not statistics of one series."""
+    """A measure that is not a statistic of one series; a function computes it from a campaign."""
 
     ask: Callable[[Observed], Estimate]
 
@@ -210,7 +210,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Statistic: the mean, or the unbiased variance in the square of the unit."""
+    """Statistic: the mean, or the unbiased variance; the variance has the square of the observations' unit."""
 
     name: str
     """One of `crosslayer.metrics.paced.STATISTICS`."""

@@ -29,7 +29,10 @@ VALID_LOAD = (
     & (pl.col("role") == Role.MEASURED)
     & ((pl.col("h3") != "0-rtt") | pl.col("early_data_accepted").fill_null(False))
 )
-"""Filter that selects the valid rows of `page_loads`, with any `condition`; the campaign must have a server log."""
+"""Filter that selects the valid rows of `page_loads`, whatever their `condition`.
+
+It requires a server log: without a log, it selects no load over H3 0-RTT.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,12 @@ def with_columns(values: Mapping[str, Any]) -> pl.Expr:
 
 
 Sources = Mapping[str, tuple[Source, ...]]
-"""Sources by series. Several sources of one series are added within each round."""
+"""Sources by series. If a series has several sources, its value in a round is the sum of their values in this round."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfClaim:
-    """Rows of one table that a claim is judged by."""
+    """The rows of one table by which a claim is judged."""
 
     table: str
     rows: pl.Expr
@@ -94,7 +97,7 @@ def rows_of(asked: list[tuple[Series, tuple[str, ...]]], sources: Sources) -> li
     Parameters
     ----------
     asked
-        Series and the links that were pooled, from `Observed.asked`.
+        Each series with the links over which it was pooled, from `Observed.asked`.
     sources
         Sources of the study.
     """

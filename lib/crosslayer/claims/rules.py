@@ -34,7 +34,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     NOT_REPRODUCED = "not reproduced"
     FOLLOWS = "follows"
-    """The configuration alone gives the published value, so measuring it is no evidence for or against the claim."""
+    """The published value follows from the configuration alone; measuring this value is no evidence about the claim."""
     NOT_MEASURED = "not measured"
 
 
@@ -85,9 +85,9 @@ def above_0(margin: Estimate) -> Position:
 def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
     """Number of rounds after which the interval would contain none of the borders.
 
-    The width of the interval falls with the square root of this number. With too few rounds for an interval, the result
-    is the number that an interval needs. None if the interval contains no border, if the estimate equals a border, if
-    there is no bootstrap interval, or if the number is not below `MOST_ROUNDS`.
+    The width of the interval falls with the square root of this number. If there are too few rounds for an interval,
+    the result is the number of rounds that an interval needs. None if the interval contains no border, if the estimate
+    equals a border, if there is no bootstrap interval, or if the number is not below `MOST_ROUNDS`.
     """
     if not ours.enough:
         return ours.needed
@@ -109,7 +109,7 @@ def _rounds(number: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Criterion of "direction only" for a duration: `minimum` to `minimum + 1` round-trips.
+    """Criterion for the verdict "direction only" on a duration: it takes `minimum` to `minimum + 1` round-trips.
 
     The interval must not begin below `minimum - ROUND_TRIP_SLACK`, and must end below `minimum + 1`.
     """
@@ -134,7 +134,7 @@ class RoundTrips:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Criterion of "direction only" for a difference: it has the published sign, and its interval excludes 0."""
+    """Criterion for the verdict "direction only" on a difference: its whole interval has the published sign."""
 
     def holds(self, ours: Estimate, published: float) -> bool:
         """True if the whole interval has the published sign. If there is no interval, the value must have this sign."""
@@ -156,7 +156,7 @@ class Rule(Protocol):
         ...
 
     def judge(self, of: Any, observed: Observed, published: float | None) -> Outcome:
-        """Judge the published value by a campaign; `of` is the measure, or the margins of an ordering."""
+        """Compare the published value with a campaign; `of` is the measure or, for an ordering, its margins."""
         ...
 
 
@@ -199,7 +199,8 @@ class Check:
     given: Measure | None = None
     """Measure of the value that the configuration alone gives.
 
-    The claim follows from the configuration only if this value reproduces the claim. None: it always follows.
+    If it is set, the verdict is `FOLLOWS` only if this value reproduces the claim. If it is None, the verdict is always
+    `FOLLOWS`. It is used only if `given_by` is set.
     """
     sample: int = 0
     """Number of observations behind a published minimum or maximum; both depend on this number."""
@@ -261,8 +262,8 @@ def by_id(
     Parameters
     ----------
     causes, remarks, samples
-        Each key is set as the field `cause`, `remark` or `sample` of one or more checks. The key's value lists the
-        identifiers of their claims, separated by spaces.
+        Each key is the content of the field `cause`, `remark` or `sample`. The key's value lists the identifiers of the
+        claims whose checks get this content, separated by spaces.
     follows, given
         Values of the fields `follows_from` and `given_by`, by identifier of the claim.
 
@@ -401,12 +402,13 @@ class Bound:
 class Ordering:
     """Rule for a statement that some values are greater than others; each comparison is a margin above 0.
 
-    The comparisons are judged jointly (Benjamini and Heller, Biometrics 64, 2008). Of k margins, u must be above 0
-    (`enough`). At least u margins are above 0 if the u-th strongest margin, in standard errors, is significant. Its
-    critical value is that of the maximum of this margin and all weaker ones (max-t over the same resamples). With u = k
-    only the weakest margin is tested: an intersection-union test, which needs no correction. The statement is refuted
-    if k - u + 1 margins are below 0 by the same rule. With u = k, one margin below 0 refutes the statement, after
-    correction for all k. `docs/reference/statistics.md` has the error rates and the power.
+    The comparisons are judged jointly (Benjamini and Heller, Biometrics 64, 2008). The statement holds if at least u of
+    the k margins are above 0; u is the field `enough`. At least u margins are above 0 if the u-th strongest margin, in
+    standard errors, exceeds a critical value. This value is a quantile of the greatest deviation among this margin and
+    all weaker margins (max-t over the same resamples). With u = k only the weakest margin is tested: an
+    intersection-union test, which needs no correction. The statement is refuted if k - u + 1 margins are below 0 by the
+    same rule. With u = k, one margin below 0 refutes the statement, after correction for all k.
+    `docs/reference/statistics.md` has the error rates and the power.
     """
 
     unit: str
@@ -503,9 +505,10 @@ def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
 
 
 def _critical(margins: Sequence[_Margin]) -> float:
-    """Number of standard errors that the greatest of these margins exceeds by chance with 2.5 % probability.
+    """Critical value of a joint test of these margins, in standard errors.
 
-    It is computed from their resamples and widened to Student's t, like every interval (`resampling.student_reach`).
+    By chance, the greatest deviation of the margins exceeds this value with a probability of 2.5 %. The value is
+    computed from their resamples and widened to Student's t, like every interval (`resampling.student_reach`).
     """
     deviations = [margin.deviations for margin in margins if margin.deviations is not None]
     if not deviations:
@@ -550,7 +553,7 @@ def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
 
 
 def within(measures: Mapping[str, Measure], centre: float, distance: float) -> dict[str, Measure]:
-    """Margins of the claim that every measure is within a distance of a value (two one-sided tests).
+    """Margins of the claim that every measure differs from `centre` by less than `distance` (two one-sided tests).
 
     The maximum of the measured distances is no test of the claim, because noise alone makes this maximum large.
     """

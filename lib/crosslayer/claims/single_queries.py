@@ -66,9 +66,9 @@ class Vantages:
         return list(points)
 
     def spread_over_protocols(self, o: Observed) -> Estimate:
-        """Increase of the longest over the shortest median resolve time of the transports, percent.
+        """By how much the median resolve time of the slowest transport exceeds that of the fastest, percent.
 
-        The result is the largest increase among the vantage points.
+        The result is the largest such value among the vantage points.
         """
         by_point = (
             Derived(

@@ -72,7 +72,7 @@ _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 class Claims:
     """The claims of one study, and what is needed to compare them with a campaign.
 
-    The object of a study is `CLAIMS` in its module `claims`.
+    Each study has one instance of this class: `CLAIMS` in the study's module `claims`.
     """
 
     checks: Mapping[str, Check]
@@ -96,7 +96,7 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Judge every published result, and the unpublished claims of a campaign's study, by the data of this campaign.
+    """Judge all published results, and a study's own claims, by the data of a campaign of this study.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def check(
     published_claims
         `data/published/claims.csv`, every column as text.
     elsewhere
-        Reason, by claim identifier, why a claim is not measured if the study does not check it.
+        For each claim that the study does not check, by claim identifier: the reason why it is not measured.
 
     Returns
     -------
@@ -187,7 +187,8 @@ def counts(verdicts: pl.DataFrame) -> dict[str, int]:
 def expected_errors(verdicts: pl.DataFrame) -> float:
     """Upper bound of the expected number of verdicts that are wrong by chance, among those decided by an interval.
 
-    If the true value lies on a border, the verdict is wrong with 2.5 % probability; farther from it, with less.
+    If the true value lies on a border, the verdict is wrong with a probability of 2.5 %. The farther the true value is
+    from the border, the smaller is this probability.
     """
     decided = pl.col("verdict").is_in([Verdict.REPRODUCED, Verdict.DIRECTION_ONLY, Verdict.NOT_REPRODUCED])
     return verdicts.filter(decided, pl.col("low").is_not_null()).height * (1 - LEVEL) / 2

@@ -2,7 +2,8 @@
 
 Every tolerance was chosen before any committed campaign was measured. The replication uses another machine, a browser
 that is five years newer, another DNS client and another link emulator than the papers. The number of round-trips and
-the serialisation delay do not depend on these; processing times do. Each tolerance follows from the use of the number:
+the serialisation delay do not depend on these; processing times do. Each tolerance follows from the purpose of the
+published number:
 
 - Durations in multiples of the RTT: 10 %, at least 0.15 RTT. Such a number is a count of round-trips plus processing.
   The tolerance is always below half a round-trip, so one round-trip too many or too few is outside.
@@ -43,7 +44,10 @@ For a number, the whole interval must meet this limit; for a share of a distribu
 """
 
 MOST_ROUNDS = 1_000_000
-"""Maximum of `rounds_needed`. If a claim needs more rounds, its value practically lies on a limit."""
+"""Maximum of `rounds_needed`.
+
+If a decision needs more rounds than this, the measured value practically lies on the border between two verdicts.
+"""
 
 EXCHANGE_RESOLUTION_MS = 0.01
 """Resolution of the duration of a DNS exchange: the two decimals that the papers print."""
@@ -90,7 +94,7 @@ def difference_ms(rtt_ms: float) -> Tolerance:
 # Criteria for shapes of distributions and for orderings with exceptions.
 
 STEP_SHARE = 0.8
-"""Minimum share of a link's observations that a step of the CDF over all links must contain to belong to the link."""
+"""A step of the CDF over all links belongs to a link if it has at least this share of the link's observations."""
 
 STEP_RISE_RTT = 0.05
 """Minimum distance between the middles of two steps, RTT: visible on an axis from 0 to 4 RTT."""

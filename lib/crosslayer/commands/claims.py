@@ -94,7 +94,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
 def _print_rows(dataset: Dataset, claim: str) -> None:
     """Print the rows from which the verdict of a claim is computed.
 
-    For each table, these are: Python code that reads the rows, the number of rows, and the first five rows.
+    For each table, this function prints Python code that reads the rows, the number of rows, and the first five rows.
     """
     import polars as pl
 

@@ -164,7 +164,8 @@ def enter(
 ) -> None:
     """Execute this command again in private namespaces, on this machine or in a guest.
 
-    Only the call inside the namespaces returns. The first process exits with the status of the second execution.
+    In the first execution, this function does not return: the process exits with the status of the second execution. In
+    the second execution, inside the namespaces, it returns.
 
     Parameters
     ----------

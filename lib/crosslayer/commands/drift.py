@@ -44,11 +44,11 @@ def command(
     """Measure again the first rounds of FOLDER, a campaign in virtual time, and compare the new with the stored rounds.
 
     The new rounds use the seeds of the stored rounds. In each round, the command subtracts every stored duration (e.g.
-    the PLT of a link, page and condition) from the new one. The limit is 0.1 ms or 0.3 % of the stored median,
-    whichever is larger. A duration is confirmed if the whole 95 % interval of its median difference lies within plus or
-    minus this limit. It has drifted if the whole interval lies above this range, or below it. Every other duration is
-    undecided; to decide it, increase --rounds. With fewer than six rounds, the smallest and the largest difference
-    replace the ends of the interval, and no duration counts as drifted.
+    the PLT of a link, page and condition) from the new one. The limit for these differences is 0.1 ms or 0.3 % of the
+    stored median, whichever is larger. A duration is confirmed if the whole 95 % interval of its median difference lies
+    within plus or minus this limit. It has drifted if the whole interval lies above this range, or below it. Every
+    other duration is undecided; to decide it, increase --rounds. With fewer than six rounds, the smallest and the
+    largest difference replace the ends of the interval, and no duration counts as drifted.
 
     Exit status 1: at least one duration has drifted, or the command failed. The command needs the kernel that `make
     guest` builds. A campaign in real time is refused, because its times differ between machines and days.

@@ -18,8 +18,8 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
 
     The command also writes OUT/index.html with the figures. If OUT already has the verdicts on this campaign's claims,
     index.html also shows them. `crosslayer report` both draws the figures and checks the claims. If FOLDER was
-    measured in real time and a campaign of --compare in virtual time, or vice versa, two further figures compare their
-    times.
+    measured in real time and a dataset of --compare was measured in virtual time, or vice versa, two further figures
+    compare the durations in both.
 
     The command needs no namespaces, no browser and no root. The default FOLDER is data/raw/coalescing.
     """

@@ -136,7 +136,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
     Raises
     ------
     PageError
-        If the last page does not load as recorded.
+        If the page that was made last does not load as recorded.
     """
     from crosslayer.pages import PageError, find_spec_dir, load_pages
     from crosslayer.studies import refusals

@@ -18,10 +18,10 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
     """Make the report of the dataset in FOLDER: its figures, its claims, and HTML files that show them.
 
     OUT/index.html has a summary of the results, and links to the studies and claims. The HTML files need no network.
-    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. The report
-    also shows the claims' verdicts for each dataset of --compare, and how many of them differ from those for FOLDER. If
-    one dataset was measured in real time and the other in virtual time, the report shows how much of each time is
-    computing.
+    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. For each dataset of
+    --compare, the report also shows the verdicts on the claims, and how many of these verdicts differ from the verdicts
+    for FOLDER. If FOLDER was measured in real time and a dataset of --compare was measured in virtual time, or vice
+    versa, the report also shows which part of each measured duration is computing.
 
     The command needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 

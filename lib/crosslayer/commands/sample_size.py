@@ -40,7 +40,7 @@ def parse_precision(text: str) -> float:
 
 
 def rounds_needed(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
-    """Number of rounds that each cell and combination of TNSM24 needs for a precision, estimated from a pilot.
+    """For each cell and each of TNSM24's combinations: number of rounds for a precision, estimated from a pilot.
 
     The precision is the half-width of the 95 % interval of the median PLT, in percent of this median. The columns are
     those of `crosslayer.metrics.precision.rounds_needed`. Rows are in the order of the campaign's links and pages.

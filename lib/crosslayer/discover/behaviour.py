@@ -113,7 +113,7 @@ class ExaminedServer:
     rtt_ms: float
     """Idle RTT of the link, ms."""
     rounds: int
-    """Number of repetitions of a timed exchange, of which the median counts."""
+    """Number of repetitions of a timed exchange; the result is their median."""
     settings: ClientSettings
 
     @property
@@ -244,7 +244,7 @@ def _timed(server: ExaminedServer, rows: Sequence[ExchangeResult]) -> CheckOutco
 def _token(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
     """Median time of exchanges that use the address-validation token of an earlier connection, but not its ticket.
 
-    Without a ticket, only the token can cause a failure. No other check uses a token.
+    The exchanges use no ticket, so that only the token can cause a failure. No other check uses a token.
     """
     if not server.support[protocol].address_token:
         return CheckOutcome(Result.UNSUPPORTED, "sends none")
@@ -345,7 +345,7 @@ def _connected(server: ExaminedServer, protocol: Protocol) -> Any:
 
 
 def _session(server: ExaminedServer, protocol: Protocol) -> Session:
-    """Session of a new connection on which one query was answered: its ticket, without a token."""
+    """Open a connection, have one query answered, and return a session with the connection's ticket but no token."""
     with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
         client.query(server.query(protocol))
@@ -401,7 +401,7 @@ def _amplification(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _amplification_in_the_clear(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
-    """Size of the answer divided by the size of the query over DoUDP, which validates no address."""
+    """Size of an answer over DoUDP, divided by the size of its query. DoUDP does not validate the client's address."""
     query = server.query(protocol)
     with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
@@ -422,7 +422,7 @@ class _ProbeCore(DoQCore):
         return stream
 
     def abandon(self, stream: int) -> None:
-        """Reset the client's direction of a stream."""
+        """Reset the direction of a stream in which the client sends."""
         self._quic.reset_stream(stream, _CANCELLED)
 
     def ended(self, stream: int) -> bool:
@@ -440,7 +440,10 @@ class _ProbeCore(DoQCore):
 
     @property
     def closed(self) -> tuple[bool, int] | None:
-        """None if the connection is open; else whether an application code closed it, and the code."""
+        """None if the connection is open; else the error code with which it was closed, after a flag.
+
+        The flag is True for an error code of the application, and False for one of QUIC itself.
+        """
         event = self._quic._close_event
         return None if event is None else (event.frame_type is None, event.error_code)
 
@@ -551,7 +554,7 @@ def _early_update(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
 
 
 def _closing(send: Callable[[_ProbeCore, Query], int]) -> Callable[[ExaminedServer, Protocol], CheckOutcome]:
-    """Make a check that the server closes the connection after a protocol violation, which `send` commits."""
+    """Make a check: `send` violates the protocol, and the server must then close the connection."""
 
     def run(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
         with _probe(server) as client:

@@ -111,8 +111,8 @@ def _inside(target: Target) -> Target:
 def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Population]:
     """Start every installed implementation, or those of `kinds`, and stop them at the end of the block.
 
-    Works only in the client's namespace of a testbed. Implementations that are missing or do not start are reported in
-    the population. `DiscoverError` if this testbed already has a population.
+    Works only in the client's namespace of a testbed. Implementations that are missing or do not start are in
+    `Population.absent`. `DiscoverError` if this testbed already has a population.
     """
     started = Population()
     with contextlib.ExitStack() as stack:
@@ -208,7 +208,7 @@ def _configure_bind(folder: Path, certificates: Certificates, zone: Path, *, tls
 
 
 def _configure_knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Knot Resolver: answers `NAME` from its hints; over QUIC since version 6."""
+    """Knot Resolver: answers `NAME` from its hints; answers over QUIC since version 6."""
     quic = "pcall(net.listen, '0.0.0.0', 853, { kind = 'doq' })" if _version("kresd", "-V")[0] >= 6 else ""
     configuration = folder / "kresd.conf"
     configuration.write_text(
@@ -230,7 +230,7 @@ hints['{NAME}'] = '{ADDRESS}'
 
 
 def _configure_coredns(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
-    """CoreDNS with its own listeners: crosslayer's server program without its plugin `coalesce`."""
+    """CoreDNS with the listeners of CoreDNS: the program of crosslayer's server, without the plugin `coalesce`."""
     corefile = folder / "Corefile"
     corefile.write_text(
         f"""\
@@ -304,7 +304,7 @@ addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
 
 
 def _configure_knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
-    """Knot DNS, an authoritative server: over QUIC since version 3.3, over TLS since 3.4."""
+    """Knot DNS, an authoritative server: answers over QUIC since version 3.3, and over TLS since version 3.4."""
     version = _version("knotd", "-V")
     known = [option for option, since in (("listen-quic", (3, 3)), ("listen-tls", (3, 4))) if version >= since]
     further = "".join(f"    {option}: 0.0.0.0@853\n" for option in known)

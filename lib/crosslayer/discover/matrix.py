@@ -21,7 +21,7 @@ _SIGNS = {Result.SUCCEEDED: "✓", Result.FAILED: "✕", Result.UNSUPPORTED: "�
 
 
 def _tests() -> Iterable[tuple[str, BehaviourCheck, Protocol]]:
-    """Every check over each of its transports: its abbreviation, the check, and the transport."""
+    """One test for each check and each of its transports: the test's abbreviation, the check, and the transport."""
     for check in CHECKS:
         for protocol in check.transports:
             yield _LETTERS[protocol] + check.abbreviation, check, protocol

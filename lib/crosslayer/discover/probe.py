@@ -1,4 +1,4 @@
-"""The QUIC probe, a packet with an unsupported version, and its answer, Version Negotiation. No I/O.
+"""Encode the QUIC probe (a packet with an unsupported version) and decode its answer (Version Negotiation). No I/O.
 
 Kosek et al. (IMC 2022, section 2) sent a QUIC Initial of version 0. Version 0 identifies Version Negotiation packets,
 which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6). Current servers do not answer them. So this
@@ -29,7 +29,7 @@ _NAMES = {0x00000001: "v1", 0x6B3343CF: "v2"}
 def encode_probe(destination_id: bytes, source_id: bytes) -> bytes:
     """The probe: an Initial's long header of `FORCING_VERSION`, padded with zeros to `PROBE_BYTES`.
 
-    The connection IDs, `CONNECTION_ID_BYTES` random bytes each, must be returned in the answer.
+    The server's answer must contain both connection IDs. Each ID is `CONNECTION_ID_BYTES` random bytes.
     """
     header = struct.pack("!BI", _INITIAL, FORCING_VERSION)
     for connection_id in (destination_id, source_id):

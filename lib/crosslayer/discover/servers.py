@@ -20,7 +20,7 @@ from crosslayer.links import Profile
 from crosslayer.testbed.testbed import Testbed
 
 SERVERS = ("coalesce", "coredns", "dnsproxy", "knot", "knot-resolver", "unbound", "dnsdist", "bind9")
-"""The compared servers, crosslayer's first: names of `emulated.IMPLEMENTATIONS`."""
+"""Names of the compared servers, from `emulated.IMPLEMENTATIONS`; the first one is crosslayer's server."""
 FILES = ("servers.csv", "servers.parquet", "servers.json", "servers.html")
 
 _TIMEOUT_S = 3.0

@@ -38,7 +38,7 @@ ENDPOINTS: tuple[tuple[Protocol, int], ...] = (
 """The transports to try, each with its port."""
 QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol.transport.over_quic}))
 _WORKERS = 8
-"""Number of hosts examined in parallel; each transport that does not answer takes a whole timeout."""
+"""Number of hosts that are examined in parallel, because each transport without an answer takes a whole timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def discover(
     timeout_s
         Timeout of each probe, connection and query, seconds.
     progress
-        Receives the number of newly finished checks, of `checks(hosts)` in total.
+        Receives the number of checks that have finished since its last call. These numbers add up to `checks(hosts)`.
     unanswered
         Try DoQ and DoH3 also at ports that answered no probe: not every server negotiates versions.
 
@@ -193,7 +193,7 @@ def _try_transport(
 
 
 def _facts(client: Client) -> dict[str, Any]:
-    """Columns of `Support` with properties of the server that a connection revealed."""
+    """Values of those columns of `Support` that describe what a connection revealed about the server."""
     session, quic = client.session, client.protocol.transport.over_quic
     handshake, ticket = client.handshake, session.ticket
     if handshake.tls_version is None:

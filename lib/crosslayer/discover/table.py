@@ -1,4 +1,4 @@
-"""The support matrix as a table for a terminal. Files with rows of the matrix, or with objects of other dataclasses."""
+"""Show the support matrix in a terminal; write its rows, or objects of other dataclasses, to files; read such files."""
 
 from __future__ import annotations
 
