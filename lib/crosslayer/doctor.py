@@ -1,4 +1,4 @@
-"""Check what this machine can measure, what is missing, and how to install it."""
+"""Check what this machine can measure and what is missing, and say how to install each missing item."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _in_the_way(findings: list[Finding]) -> list[Finding]:
 
 
 def _python() -> Finding:
-    """Finding on the installed packages, compared with the file of `_VERSIONS` from which they differ least."""
+    """Finding on the installed packages: their differences from the file of `_VERSIONS` that matches them best."""
     detail = f"Python {platform.python_version()}"
     installed = _installed()
     differing = {}
@@ -135,7 +135,7 @@ def _installed() -> dict[str, str]:
 
 
 def _named_versions(file: str) -> dict[str, list[str]]:
-    """Versions by package, from a file of `_VERSIONS`; several if they depend on the version of Python."""
+    """Versions that a file of `_VERSIONS` names for each package; several if they depend on the version of Python."""
     root = resources.checkout()
     if root is None or not (root / file).exists():
         return {}

@@ -1,7 +1,7 @@
 """Link profiles: descriptions of access links, read from `emulation/profiles.toml` or a similar file, and checked.
 
 Each direction of a profile becomes one `sch_netem` queueing discipline, or three stages in series. Three stages are
-needed for a queue other than netem's own, and for jitter that reorders packets although the rate is limited. Both
+needed for a queue other than netem's own, and for a limited rate together with jitter that reorders packets. Both
 backends of the testbed apply the same stages. docs/reference/links.md defines each effect.
 """
 
@@ -37,7 +37,8 @@ _BURST_MS = 1.0
 _CODEL_FRAMES = 1.5
 """Minimum target delay of fq_codel, in transmission times of a full frame.
 
-RFC 8290, section 5.2.1, requires at least one. The default target is 5 ms.
+RFC 8290, section 5.2.1, requires at least one transmission time. The default target, 5 ms, is used if it exceeds this
+minimum.
 """
 _CODEL_TARGET_MS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -55,7 +56,7 @@ MADE: Final = (
     "; or an RTT alone (ms), like rtt-50; or one with one property changed, like 4g-loss-2, 4g-rtt-100 or "
     "4g-queue-10bdp"
 )
-"""Text after a list of link profiles, in error messages and help: forms of names that need no profile of their own."""
+"""Text after a list of link profiles in error messages and help: describes names of links that need no profile."""
 
 
 class LinkError(CrosslayerError):
@@ -64,7 +65,7 @@ class LinkError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """A stage of one direction of a link: a `sch_netem` discipline. Most directions have no other stage."""
+    """A stage of one direction of a link: a `sch_netem` discipline. In most directions, it is the only stage."""
 
     delay_ms: float
     """One-way delay, ms."""
@@ -79,7 +80,7 @@ class Qdisc:
     loss_burst_packets: float | None = None
     """Mean length of a loss burst, packets (Gilbert-Elliott); None for independent losses."""
     loss_in_burst_percent: float = 100.0
-    """Share of the packets of a loss burst that are lost, percent."""
+    """Probability that a packet is lost while a loss burst lasts, percent."""
     reorder_percent: float = 0.0
 
     def tc_arguments(self) -> list[str]:
@@ -130,8 +131,9 @@ class Queue:
     def tc_commands(self) -> list[list[str]]:
         """Arguments after `tc qdisc add dev DEVICE`, one list per command.
 
-        The token bucket allows bursts of 1 ms, but at least of two frames. Bursts compensate for late timers. The next
-        stage of the link has the rate of the bucket and spaces packets exactly.
+        The token bucket of `fifo` and `fq_codel` allows bursts of the bytes that its rate sends in 1 ms, but at least
+        of two frames. With bursts, a late timer does not reduce the rate. The next stage of the link has the rate of
+        the bucket and spaces packets exactly.
         """
         rate = f"{round(self.rate_mbit * 1e6)}bit"
         if self.discipline == "cake":
@@ -191,7 +193,7 @@ class Profile:
     loss_burst_packets: Annotated[float, Meta(ge=1, le=1e6)] | None = None
     """Mean length of a loss burst, packets (Gilbert-Elliott); None for independent losses."""
     loss_in_burst_percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
-    """Share of the packets of a loss burst that are lost, percent."""
+    """Probability that a packet is lost while a loss burst lasts, percent."""
     reorder_percent: Percent = 0.0
     """Share of packets that netem sends without delay, so that they overtake others, percent."""
     cross_traffic: Literal["bulk", "paced"] | None = None
@@ -204,8 +206,8 @@ class Profile:
     trace: Trace | None = None
     """Rates and RTT over time; None for a link without a trace.
 
-    If the trace has RTTs, `rtt_ms` is at most their minimum, by default equal to it. A direction whose rate is from the
-    trace queues at most `queue_packets`.
+    If the trace has RTTs, `rtt_ms` must not exceed their minimum, which is its default. If the trace has the rate of a
+    direction, at most `queue_packets` packets wait in the queue of this direction.
     """
     source: str = ""
     """Source of the values."""
@@ -280,9 +282,9 @@ class Profile:
 
     @property
     def shaped(self) -> bool:
-        """Whether the link needs emulation: it has delay, rate, jitter, loss, reordering or a trace.
+        """Whether the link has stages: it has a delay, rate, jitter, loss, reordering or a trace.
 
-        Faults and cross-traffic alone need no emulation of the link.
+        A link with only faults or cross-traffic has no stages.
         """
         return bool(
             self.rtt_ms
@@ -308,13 +310,17 @@ class Profile:
     def blocks_ipv6(self) -> bool:
         """Whether a fault blocks IPv6.
 
-        The testbed adds IPv6 addresses only on a link with this fault, so that clients try IPv6 and fail.
+        For such a link, the testbed adds IPv6 addresses, so that clients try IPv6 and fail. Otherwise, only the study
+        `fallback` adds them.
         """
         return any(fault.selector == "ipv6" for fault in self.path_faults)
 
     @property
     def cross_rate_mbit(self) -> float | None:
-        """Rate of paced cross-traffic, Mbit/s; None if the profile has neither this rate nor a rate of the link."""
+        """Rate of paced cross-traffic, Mbit/s; None if the profile gives no rate.
+
+        It is `cross_mbit` or, without this key, half of the link's rate in the direction `cross_direction`.
+        """
         rate = self.download_mbit if self.cross_direction == "down" else self.upload_mbit
         return self.cross_mbit or (rate / 2 if rate else None)
 
@@ -521,7 +527,8 @@ def varied(
     queue
         `10bdp`, `100` (packets), `fifo`, `fq_codel` or `cake`.
     cross
-        `bulk`, `paced` or `paced:20` (Mbit/s); with `,up`, from the client.
+        `bulk`, `paced` or `paced:20` (Mbit/s): cross-traffic towards the client; with `,up`, cross-traffic from the
+        client.
     trace
         `FILE.down` or `FILE.down,FILE.up` (Mahimahi), or `FILE.csv` (steps). Its rates and RTT replace those of the
         link.
@@ -598,7 +605,7 @@ def _number(pattern: re.Pattern[str], word: str, option: str, expected: str) -> 
 
 
 def rtt_alone(name: str) -> Profile | None:
-    """The link of a name such as `rtt-50`, which has only an RTT (ms); None for names of another form."""
+    """For a name such as `rtt-50`, the link that has only this RTT (ms); None for names of another form."""
     match = _RTT_ALONE.fullmatch(name)
     if match is None or not float(match[1]):
         return None

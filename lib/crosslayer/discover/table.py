@@ -70,7 +70,7 @@ def write(
 
 
 def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
-    """Read the support matrix from a file that `write` made: the first five columns of `Support`, and `alpn`.
+    """Read the support matrix from a file of `write`. Each row has the first five columns of `Support`, and `alpn`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Parse targets: single addresses and host names, never networks. No network access."""
+"""Parse targets: single addresses and host names. Networks and address ranges are refused. No packets are sent."""
 
 from __future__ import annotations
 

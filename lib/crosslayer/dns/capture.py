@@ -66,8 +66,8 @@ class Packet:
 def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
     """Read an Ethernet frame; None unless it carries TCP or UDP over IPv4 or IPv6.
 
-    The frame may be truncated after the transport header. If the frame has several TCP segments (GSO, GRO),
-    `segment_bytes` is the TCP payload of each segment, else 0.
+    The frame may be truncated after the transport header. `segment_bytes` is the TCP payload of each segment if the
+    frame has several segments (GSO, GRO); otherwise it is 0.
     """
     if len(frame) < ETHERNET_HEADER_BYTES:
         return None
@@ -123,8 +123,9 @@ def measure(
     event that did not happen.
 
     `of_handshake` returns how many bytes of a packet belong to the handshake according to the packet's content. The
-    sizes `_by_record` count these bytes as handshake and all others as query. They count packets up to the answer, or
-    up to the close if `split_to_close` is true.
+    sizes whose names end in `_by_record` count these bytes as handshake and all others as query. In both directions,
+    they count packets up to the answer. Without an answer, or if `split_to_close` is true, they count packets up to the
+    close.
     """
     counts = Counter[str]()
     interface: str | None = None
@@ -159,7 +160,7 @@ class PacketRecording:
 
     packets: list[Packet] = field(default_factory=list)
     complete: bool = False
-    """False while recording, and if the kernel dropped packets."""
+    """True after a recording from which the kernel dropped no packets; False before its end."""
 
 
 class Capture:

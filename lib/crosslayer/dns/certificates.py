@@ -47,7 +47,7 @@ class CertificateVerifier:
         Raises
         ------
         cryptography.x509.verification.VerificationError
-            With the first check that failed.
+            For the first check that fails; the message has the reason.
         """
         for certificate in self._verifier.verify(leaf, list(intermediates)):
             key = certificate.public_key()

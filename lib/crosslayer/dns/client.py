@@ -132,7 +132,7 @@ class Client(ABC):
     def certificate(self) -> x509.Certificate | None:
         """The server's certificate; None without TLS, before the handshake ended, and in a resumed session.
 
-        `ValueError` if the certificate cannot be read, which is possible only if the client does not verify it.
+        `ValueError` if the certificate cannot be parsed. This is possible only without verification, which refuses it.
         """
         return None
 

@@ -55,8 +55,8 @@ def exchange(
 ) -> ExchangeResult:
     """Resolve one name on a new connection and measure it.
 
-    The clock starts with the first packet. Before it, every transport prepares what it uses of the following: messages,
-    TLS contexts, trusted CAs, sockets and the ClientHello. The answer is checked after the clock has stopped. The
+    The clock starts with the first packet. Messages, TLS contexts, trusted CAs, sockets and the ClientHello are
+    prepared before it starts, as far as the transport uses them. The answer is checked after the clock has stopped. The
     connection is closed before this function returns.
 
     Parameters
@@ -175,8 +175,8 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
 def sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
     """Bytes and packets of a connection with one query, up to `closed_at_ns` (Unix time, ns).
 
-    `closed_at_ns` is the time of the close, or an earlier time. All sizes are None if the capture is missing or
-    incomplete.
+    `closed_at_ns` is the time of the close; for a connection that stays open, it is the time of the call. All sizes are
+    None if the capture is missing or incomplete.
     """
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()

@@ -1,9 +1,9 @@
 """Bytes of handshake and query, split by the content of packets as in the analysis of IMC22 (`single.query.sizes.py`).
 
 Over TCP, the following bytes count as handshake: SYN, SYN-ACK, acknowledgements before the first data, and TLS records
-other than application data. The TCP header of a packet counts too if the packet is one of these segments, or if one of
-these records ends in it. In TLS 1.3, these records are little more than the two hellos; the encrypted rest of the
-handshake counts with the query or its answer. Over QUIC, every datagram that begins with a long header counts as
+other than application data. The TCP header counts as handshake in SYN, SYN-ACK and these acknowledgements, and in each
+packet in which such a record ends. In TLS 1.3, these records are little more than the two hellos; the encrypted rest of
+the handshake counts with the query or its answer. Over QUIC, every datagram that begins with a long header counts as
 handshake. No I/O.
 """
 

@@ -14,7 +14,10 @@ MAX_HEADER_BYTES = 65536
 """Maximum size of a response's header fields, bytes; the default of the h2 library."""
 
 _FIELD_OVERHEAD_BYTES = 32
-"""Bytes of a header field in addition to its name and value (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2)."""
+"""Bytes that count for each header field, in addition to its name and value, in the size of all fields.
+
+See RFC 9113, section 6.5.2, and RFC 9114, section 4.2.2.
+"""
 
 _HTTPS_PORT = 443
 

@@ -32,7 +32,7 @@ def wants_qlog() -> bool:
 
 
 def keep_qlog(qlog: dict[str, Any] | None) -> None:
-    """Write the qlog of a connection to QLOGDIR. None and a qlog without a trace are ignored."""
+    """Write the qlog of a connection to QLOGDIR, unless it is None or has no trace."""
     if qlog is None or not qlog["traces"]:
         return
     connection = qlog["traces"][0]["common_fields"]["ODCID"]

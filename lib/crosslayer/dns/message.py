@@ -1,4 +1,4 @@
-"""DNS messages: queries built before the clock starts, answers checked after it stopped. No I/O, no clock."""
+"""DNS messages: build queries and check answers. Both happen outside the measured time. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RESPONSE_BIT = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A DNS query in wire format and as an object of dnspython; the answer must match this object."""
+    """A DNS query in wire format and as an object of dnspython, with which the answer is compared."""
 
     wire: bytes
     """The DNS message without any framing."""
@@ -111,8 +111,8 @@ def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTE
     """Check an answer, given without framing; `max_bytes` is the maximum size that the client announced.
 
     `error` is the first of these texts that applies: "oversized", "wrong id", "not a response", "malformed", "wrong
-    question", "truncated", "rcode NAME", "answer of another name", "cname loop". A malformed answer with the flag TC is
-    "truncated".
+    question", "truncated", "rcode NAME", "answer of another name", "cname loop". There is one exception: a malformed
+    answer with the flag TC is "truncated", not "malformed".
     """
     if len(wire) > max_bytes:
         return Answer(None, (), "oversized")
@@ -157,7 +157,8 @@ def _extended_error(message: dns.message.Message) -> int | None:
 def _unrelated(message: dns.message.Message) -> str | None:
     """Reason why the answer section of a response does not match its question; None if it matches.
 
-    An empty section is valid (NODATA), and so is a chain of CNAME records whose end is not in the message.
+    An empty section is valid (NODATA). A chain of CNAME records is valid even if the message has no record of the last
+    name.
     """
     assert isinstance(message, dns.message.QueryMessage), "the opcode was checked"
     try:

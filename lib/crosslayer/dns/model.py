@@ -90,7 +90,7 @@ class ClientSettings:
     timeout_s: float = 10.0
     """Time limit of connection setup and, separately, of each query, seconds."""
     udp_retransmit_s: float = 5.0
-    """Time without an answer after which DoUDP repeats the query, seconds; Chromium's value (IMC22, section 3.2)."""
+    """DoUDP repeats the query after this time without an answer, seconds; Chromium's value (IMC22, section 3.2)."""
     udp_payload_bytes: int = 1232
     """Maximum size of an answer over DoUDP, announced by EDNS, bytes (DNS flag day 2020)."""
     padding_block_bytes: int = 128
@@ -107,7 +107,7 @@ class ClientSettings:
     quic_datagram_bytes: int = 1200
     """UDP payload to which a QUIC client pads its Initial datagrams, bytes (RFC 9000, section 14.1)."""
     pad_hello: bool = True
-    """Whether OpenSSL pads a ClientHello of 256 to 511 bytes to 512 bytes (RFC 7685), as it does by default."""
+    """Whether OpenSSL pads each ClientHello that has 256 to 511 bytes to 512 bytes (RFC 7685), which is its default."""
     idle_timeout_s: float | None = None
     """Idle time after which a QUIC client closes its connection, seconds; `timeout_s` by default."""
     ticket_wait_s: float = 1.0
@@ -143,7 +143,7 @@ class Handshake:
     early_data_accepted: bool | None = None
     """Whether the client's TLS reports that early data was accepted; None outside QUIC.
 
-    If there is a server log, its evidence replaces this report in datasets (`campaign.evidence`).
+    If there is a server log, the column of this name in a dataset has the log's evidence instead (`campaign.evidence`).
     """
     quic_version: str | None = None
     """QUIC version on the wire, e.g. "v1"."""
@@ -168,12 +168,17 @@ class Sizes:
     query_sent_packets: int | None = None
     query_received_packets: int | None = None
     first_flight_bytes: int | None = None
-    """Bytes sent before any were received; a QUIC server may send three times as many (RFC 9000, section 8.1)."""
+    """Bytes sent before any were received.
+
+    Before a QUIC server has validated the client's address, it may send at most three times the bytes that it received
+    (RFC 9000, section 8.1).
+    """
     first_flight_packets: int | None = None
     handshake_sent_bytes_by_record: int | None = None
     """Bytes of the handshake according to the content of packets (`crosslayer.dns.handshake_bytes`).
 
-    All sizes `_by_record` count packets up to the answer; over DoTCP, up to the close.
+    All sizes whose names end in `_by_record` count packets up to the answer. Over DoTCP, or without an answer, they
+    count packets up to the close.
     """
     handshake_received_bytes_by_record: int | None = None
     query_sent_bytes_by_record: int | None = None

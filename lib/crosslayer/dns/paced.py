@@ -31,7 +31,7 @@ class Due:
     at_ms: float
     """Scheduled time of sending, ms after the start of the schedule."""
     asker: int
-    """Index of the socket that sends the query, in `askers` of `ask_at_pace`."""
+    """Index, in the argument `askers` of `ask_at_pace`, of the socket that sends the query."""
 
 
 @dataclass(slots=True)

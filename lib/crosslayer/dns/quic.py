@@ -1,4 +1,4 @@
-"""DoQ and DoH3 clients: they connect the protocol cores of `quic_core`, which do no I/O, to a UDP socket."""
+"""DoQ and DoH3 clients. `quic_core` implements the protocols without I/O; this module adds the UDP socket."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class QuicClient(Client):
     def _receive_until(self, done: Callable[[], bool]) -> None:
         """Process the datagrams that have arrived, until none is left, `done` returns True or the connection ends.
 
-        The remaining datagrams stay in the socket, so that processing them does not count as measured time.
+        Datagrams that are then left stay in the socket, so that processing them does not count as measured time.
         """
         while self._remaining_s():  # so that a flood of datagrams cannot exceed the deadline
             try:

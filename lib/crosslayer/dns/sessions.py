@@ -31,13 +31,19 @@ class Session:
 
 
 class SessionStore:
-    """Sessions by address, port, transport and name of the server; each is used once (RFC 8446, appendix C.4)."""
+    """Stores one session for each server address, port, server name and transport.
+
+    `take` removes a session from the store, because each session is used only once (RFC 8446, appendix C.4).
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, int, Protocol, str], Session] = {}
 
     def put(self, server: Resolver, protocol: Protocol, session: Session) -> None:
-        """Store ticket and token of a connection; the stored ticket or token stays if the connection brought none."""
+        """Store ticket and token of a connection.
+
+        If the connection received no ticket, the stored ticket stays; likewise for the token.
+        """
         key = self._key(server, protocol)
         kept = self._sessions.get(key, Session())
         self._sessions[key] = Session(session.ticket or kept.ticket, session.token or kept.token)

@@ -39,7 +39,7 @@ class Phase:
 
 @dataclass(slots=True)
 class Timeline:
-    """The latest phase of each name, and the CPU time of preparation."""
+    """The latest phase of each `PhaseName`, and the CPU time of preparation."""
 
     phases: dict[PhaseName, Phase] = field(default_factory=dict)
     preparation_cpu_ns: int = 0
@@ -47,7 +47,7 @@ class Timeline:
 
     @contextmanager
     def preparation(self) -> Iterator[None]:
-        """Count the CPU time of the block as preparation, before the clock runs."""
+        """Add the CPU time of the block, which runs before the clock starts, to `preparation_cpu_ns`."""
         cpu_ns = time.thread_time_ns()
         try:
             yield

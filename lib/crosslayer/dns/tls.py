@@ -52,8 +52,9 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
 def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
     """Offer only one group, with its key share.
 
-    Python 3.11.2 of Debian cannot select X25519. There, OpenSSL's default groups stay. Before OpenSSL 3.5, X25519 is
-    the first of them: the key share is the same, and four more group names add 8 bytes to the ClientHello.
+    Python 3.11.2 of Debian cannot select X25519, so the ClientHello then offers OpenSSL's default groups. Before
+    OpenSSL 3.5, the first of them is X25519. The key share is therefore the same, but four more group names add 8 bytes
+    to the ClientHello. `DnsError` if any other group, or X25519 with a newer OpenSSL, cannot be selected.
     """
     try:
         context.set_ecdh_curve(_OPENSSL_GROUPS[group])
@@ -137,7 +138,7 @@ class TlsClient(DoTcpClient):
                     self._tls.read(_READ_BYTES)
 
     def close(self) -> None:
-        """Send a close_notify without waiting for the server's, then close."""
+        """Send a close_notify, then close the connection without waiting for the server's close_notify."""
         if self._connection is not None and self._secured:
             with suppress(OSError):
                 with suppress(ssl.SSLError):

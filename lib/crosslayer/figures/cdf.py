@@ -97,7 +97,10 @@ def published_curves(curves: pl.DataFrame) -> pl.DataFrame:
 
 
 def published_quantiles(quantiles: pl.DataFrame) -> pl.DataFrame:
-    """Rows of published curves from quantiles; `quantiles` has panel, series and some of min, p1 to p99, max."""
+    """Rows of published curves from quantiles.
+
+    `quantiles` has the columns panel and series, and one column for each known quantile: min, p1 to p99, or max.
+    """
     known = [name for name in _LEVELS if name in quantiles.columns]
     long = (
         quantiles.unpivot(known, index=["panel", "series"], variable_name="level", value_name="x")
@@ -219,9 +222,9 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
     """Range of the x axis, with a margin.
 
     The range begins at the smallest value. To find its end, the quantile `top` of each curve is computed; the range
-    ends at the largest of these quantiles. A quantile is an observation: the smallest one that at least the share `top`
-    of the observations does not exceed. With 0.99, a curve of fewer than 100 observations is therefore shown
-    completely. Medians and single published values are always in the range.
+    ends at the largest of these quantiles. A quantile is the smallest observation x for which at least the share `top`
+    of the observations is not above x. With 0.99, a curve of fewer than 100 observations is therefore shown completely.
+    Medians and single published values are always in the range.
     """
     curve = frame.filter(pl.col("kind") == "curve")
     tops = (

@@ -61,7 +61,7 @@ _FURTHER = (
     Style(ORANGE, "circle", LONG),
 )
 _EMPTY = {"kind": "full handshake", "condition": "usual"}
-"""Titles of a condition's fields `kind` and `condition`, each shown if the field is empty."""
+"""Text that titles of panels show for a condition whose field `kind` or `condition` is empty."""
 _TITLES = {
     "refused": "ticket refused",
     Connection.KEPT.value: "kept connection",
@@ -131,9 +131,10 @@ def differences_data(of: BothClocks, titles: Mapping[str, str] = _TITLES) -> pl.
 
 
 def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[ComparedCondition]]:
-    """Durations in real time, those in virtual time, and the conditions that both campaigns have on all their links.
+    """Durations in real time, durations in virtual time, and the conditions measured on every link of both campaigns.
 
-    Links with random loss are excluded: the campaigns lose different packets there.
+    Links with random loss are excluded: the campaigns lose different packets there. Conditions of the quantities in
+    `clocks.EXPLAINS` are left out.
     """
     rows = [
         clocks.durations(*(without_loss(table, one.link_checks) for table in tables))
@@ -164,7 +165,7 @@ def _measures(known: list[ComparedCondition]) -> int:
 
 
 def _described(condition: ComparedCondition, varying: list[str], titles: Mapping[str, str]) -> tuple[str, str]:
-    """Title of a condition's series; and the titles of the fields in `varying` that this title lacks, as one text."""
+    """Title of a condition's series, and a text with the titles of those fields in `varying` that this title lacks."""
     titled = _titled(condition, titles)
     if "transport" in varying and condition.transport:
         return condition.transport, titled.named(*(word for word in varying if word != "transport"))
@@ -320,7 +321,7 @@ def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Table of the differences that do not agree in real and in virtual time, ms.
+    """Table of the differences between two conditions on which real and virtual time disagree (`agrees` is false), ms.
 
     Columns panel, link, page, condition, virtual, wall, apart (real minus virtual), low, high, and possible reasons.
     """

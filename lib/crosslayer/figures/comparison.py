@@ -19,8 +19,8 @@ MEASURED, DIFFERENCE, POOLED = "measured", "difference", "pooled"
 """Values of the column `source`: from what the median of a row is computed.
 
 `MEASURED`: from a series in one cell. `DIFFERENCE`: from the differences between two series within each round of a
-cell. `POOLED`: from several cells together. Pooled rows are of differences if the comparison has any, otherwise of
-series.
+cell. `POOLED`: from several cells together. If the comparison has `differences`, pooled rows have medians of
+differences, otherwise medians of series.
 """
 
 _KEYS = ("measure", "source", "page", "link", "series")
@@ -40,7 +40,10 @@ class Comparison:
     observations: Callable[[Inputs], pl.LazyFrame]
     """Makes the observations: rows with `series`, the columns in `metrics.ROUND`, and a column for each measure."""
     measures: Mapping[str, str]
-    """Column (ms) of each measure, by its label. All are drawn if `columns_by` is `measure`, else only the first."""
+    """Maps the label of each measure to its column (ms) of the observations.
+
+    All measures are drawn if `columns_by` is `measure`, else only the first.
+    """
     measures_in_ms: Mapping[str, str] = field(default_factory=dict)
     """Further measures, whose rows are always in ms; they are not drawn."""
     unit: Unit = "RTT"
@@ -48,7 +51,10 @@ class Comparison:
     differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Differences by name, each a pair of series: the first minus the second within a round."""
     pooled: Sequence[str] | None = None
-    """Columns by which pooled rows are grouped; for example, `page` alone pools all links. None: no pooled rows."""
+    """Columns by which pooled rows are grouped, in addition to the series; None for no pooled rows.
+
+    For example, `page` alone gives one row for each page and series, from all links together.
+    """
     styles: Mapping[str, Style]
     """Style of each series that is drawn, in the order of the legend."""
     axis: str
@@ -68,7 +74,7 @@ class Comparison:
     columns_by: Literal["page", "measure"] = "page"
     """Column whose values have a plot each, side by side."""
     facet_rows_by: Literal["link_title"] | None = None
-    """Column whose values have a row of plots each, one below the other."""
+    """Column by which the plots are divided into rows: one row for each value, one below the other."""
     counted: str = "loads"
     """Name of the observations that `n` counts."""
     empty: str = "no observations of this study"

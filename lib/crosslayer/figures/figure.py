@@ -33,7 +33,7 @@ _PALETTE_COLOURS = 64
 """Number of colours of a PNG in a notebook. A chart has about twelve, and their blends with the background."""
 
 _IN_JUPYTERLAB = "v5"
-"""Major version of Vega-Lite that JupyterLab contains. It is older than ours, but draws our charts correctly."""
+"""Major version of the Vega-Lite in JupyterLab. It is older than `vegalite_version`, but draws our charts correctly."""
 
 
 class FigureError(CrosslayerError):
@@ -56,7 +56,7 @@ class Figure:
     note: str = ""
     """Meaning of marks and overlays, one or two sentences under the plot."""
     data: Callable[[Any], pl.DataFrame]
-    """Makes the rows of the chart from its argument: `Inputs`, `BothClocks`, or the results of a benchmark."""
+    """Makes the rows of the chart. Its argument is an `Inputs`, a `BothClocks`, or the results of a benchmark."""
     chart: Callable[[pl.DataFrame], AnyChart]
     """Draws the rows as a chart."""
     table: tuple[str, ...] | Callable[[pl.DataFrame], pl.DataFrame] | None = None
@@ -149,7 +149,10 @@ def _with_palette(png: bytes) -> bytes:
 
 
 def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
-    """Copy of a chart with its rows as CSV. It has half the size, because rows do not repeat the names of columns."""
+    """Copy of a chart whose rows are CSV instead of JSON objects.
+
+    The copy has half the size, because CSV does not repeat the names of the columns in each row.
+    """
     formats: dict[str, dict[str, Any]] = {}
     datasets = dict(spec.get("datasets", {}))
     for name, rows in datasets.items():
@@ -173,10 +176,10 @@ def _with_csv(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _csv_parsers(table: pl.DataFrame) -> dict[str, str] | None:
-    """Vega-Lite's parsers for the columns of the CSV; None if parsing would change values.
+    """Vega-Lite's parsers for the columns of the CSV; None if Vega-Lite would read other values, or without rows.
 
-    Without a parser, Vega-Lite reads an empty cell of a text column as an empty text. With the parser `string`, it
-    reads the cell as a missing value.
+    Vega-Lite cannot distinguish an empty text from a missing value in CSV. In a text column with the parser `string`,
+    it reads both as missing values. In a text column without a parser, it reads both as empty texts.
     """
     parsers = {}
     for column in table:
@@ -251,7 +254,7 @@ def _cannot(figure: Figure, error: Exception) -> FigureError:
 
 
 def _samples(rows: pl.DataFrame) -> str:
-    """Sentence with the number of observations of the measured rows, e.g. `n = 20 to 40.`; empty without any."""
+    """Sentence with the least and greatest `n` of the measured rows, e.g. `n = 20 to 40.`; empty without such rows."""
     if "n" not in rows.columns or "source" not in rows.columns:
         return ""
     counts = rows.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()

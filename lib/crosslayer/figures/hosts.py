@@ -15,7 +15,7 @@ _AGAINST_ALL, _AA = "PLT minus that of all hosts (%)", "A/A: load minus its repe
 
 
 def data(inputs: Inputs) -> pl.DataFrame:
-    """Two differences for each host, percent: its PLT minus that of all hosts, and its loads minus their repetitions.
+    """Two differences in PLT for each host, percent: this host minus all hosts, and each load minus its repetition.
 
     Columns panel (the comparison), host, n, rounds, median, low, high, source.
     """

@@ -18,7 +18,7 @@ from crosslayer.published import Published
 class Inputs:
     """Tables of one dataset, and published values.
 
-    Two objects are never equal, so that results can be cached by object.
+    Objects are compared by identity, so that results can be cached by object.
     """
 
     dns_exchanges: pl.LazyFrame
@@ -82,7 +82,10 @@ class Inputs:
 
     @property
     def failures(self) -> pl.DataFrame:
-        """Number of failed observations by condition and link, and of failed rounds."""
+        """Number of attempted and failed observations for each condition and link.
+
+        Rows of the condition `round` count the rounds of each link; a round fails if the machine was too busy.
+        """
         return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.host_load).collect(
             engine="streaming"
         )

@@ -20,7 +20,7 @@ Encodings = dict[str, Any]
 
 _TITLES = {"link_title": "link", "h3": "condition"}
 _OURS_ONLY = ("low:Q", "high:Q", "n:Q")
-"""Fields of a tooltip that published values do not have."""
+"""Fields of tooltips that measured values have and published values lack."""
 
 # Encodings of series
 
@@ -129,7 +129,7 @@ def columns(field: str, order: Sequence[str], **axis: Any) -> alt.X:
 
 
 def domain(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> alt.Scale:
-    """Scale that contains all medians and intervals with a margin, and at least the range `least`."""
+    """Scale that covers the range `least`, and all medians and intervals with a margin at both ends."""
     ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
     return alt.Scale(domain=[min(least[0], ends[0] - margin), max(least[1], ends[1] + margin)], nice=False)
 
@@ -254,7 +254,7 @@ def light_where(dark: Any) -> Any:
 
 
 def line_at(base: alt.Chart, *, dashed: bool = False, **position: float) -> alt.Chart:
-    """A line across the plot, drawn once instead of for every row. `line_at(base, x=0)` is vertical."""
+    """One line across the plot, however many rows of data `base` has. `line_at(base, x=0)` is vertical."""
     dash = [4, 3] if dashed else alt.Undefined
     line: alt.Chart = base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1, strokeDash=dash)
     return line.encode(**{name: alt.datum(value) for name, value in position.items()})

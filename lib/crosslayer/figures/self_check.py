@@ -32,13 +32,16 @@ def self_check_data(
     observations: Callable[[Inputs], metrics.Cells] = _loads,
     named: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
-    """Differences between the PLTs of two loads whose PLTs should be equal, percent of the PLT.
+    """Differences in PLT between the two loads of each pair that should have equal PLTs.
+
+    They are in percent of the cell's PLT: 100 % is the median of the mean PLTs of all pairs.
 
     Columns kind, series, link, page, source, x (the difference), low, high (90 % interval), n, equal, p, ks, ks_p
     (`metrics.equivalence`). A row of kind `pair` has the difference between two loads of one round. A row of kind
     `cell` has the median of a cell. A row of kind `pooled` has the median over all cells of a series.
 
-    `observations` returns the loads of a study, and `named` has the names of their series as in `metrics.self_checked`.
+    `observations` returns the page loads of a study. `named` has the names of those series that are not named as by
+    `metrics.loads_by_kind` (see `metrics.self_checked`).
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)
@@ -86,7 +89,7 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 
 
 def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Table of medians: of each cell, and pooled over the cells (link and page are empty).
+    """Table of medians: one row for each cell, and pooled rows over all cells, in which link and page are empty.
 
     Columns series, link, page, n, median, low, high (percent), equal, p, ks, ks_p.
     """

@@ -8,7 +8,7 @@ import polars as pl
 
 
 def differing(text: str, other: str) -> str:
-    """Sentences of `other` that `text` does not contain, in their order; empty if there are none."""
+    """Sentences of `other` that `text` does not contain, in the order of `other`; empty if there are none."""
     known, sentences = (re.split(r"(?<=\.) (?=[A-Z])", one) for one in (text, other))
     return " ".join(sentence for sentence in sentences if sentence not in known)
 

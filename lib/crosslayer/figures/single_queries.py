@@ -13,10 +13,10 @@ from crosslayer.published import Published
 from crosslayer.vocabulary import PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 ALL, PRINTED = "All, measured", "All, published"
-"""Names of the rows of Fig. 2 that have all vantage points together: our medians, and those of the paper."""
+"""Names of the two rows of Fig. 2 that combine all vantage points: our medians, and the paper's medians."""
 
 TIMES = ("handshake", "resolve")
-"""Parts of an exchange whose durations Fig. 2 has."""
+"""The two parts of an exchange whose durations Fig. 2 shows."""
 
 
 def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
@@ -24,7 +24,8 @@ def whole_table1(ours: pl.DataFrame, published: Published) -> pl.DataFrame:
 
     Columns series, part, source (`measured`, `published`), n, rounds, median, low, high. The last three are in bytes.
     In measured rows, `low` and `high` are the 95 % interval; in published rows, the 10th and 90th percentile over the
-    paper's resolvers. The part `total` is the sum of the four medians, as in the paper.
+    paper's resolvers. The median of the part `total` is the sum of the medians of the other four parts, as in the
+    paper.
     """
     printed = published.sizes.filter(pl.col("part").is_in(SIZES_BY_PART)).select(
         "series", "part", source=pl.lit("published"), median="table1", low="p10", high="p90"

@@ -52,7 +52,10 @@ COMBINATIONS: dict[str, Style] = {
     "DoQ + H3 1-RTT": TRANSPORTS["DoQ"],
     "DoH + H3 1-RTT": TRANSPORTS["DoH"],
 }
-"""Style of each combination of a DNS transport and an HTTP/3 handshake: that of its transport, or of early data."""
+"""Style of each combination of a DNS transport and an HTTP/3 handshake.
+
+It is `EARLY_DATA` if the handshake sends early data, otherwise the style of the transport.
+"""
 
 PARTS: dict[str, Style] = {
     "DoUDP lookup": TRANSPORTS["DoUDP"],
@@ -90,18 +93,18 @@ TEXT_WIDTH = 690
 FONT = "Crosslayer Sans, Liberation Sans, Arial, Helvetica, sans-serif"
 """Fonts of all figures, in the order of preference.
 
-The first font is our own. No system has a font of its name, so pictures have the same bytes on every machine. A
-browser that draws a chart without it, as in JupyterLab, uses one of the others, whose letters have the same widths.
+The first font is our own. No system has another font of this name, so pictures have the same bytes on every machine. A
+browser that lacks our font, e.g. one that shows JupyterLab, uses one of the others; their letters have the same widths.
 """
 FONT_FILES = Path(__file__).parent / "fonts"
 """Folder with TTF files for drawing, and WOFF files that each SVG embeds.
 
 WOFF files contain only the characters that texts in figures may use. They were made by
 `pyftsubset CrosslayerSans-Bold.ttf --flavor=woff --no-hinting --layout-features=kern --unicodes=20-7e,a7,b0-b2,b5,b7,`
-`d7,e9,fc,2013,2014,2018,2019,201c,201d,2026,2192,2212,2248,2264,2265` (one list).
+`d7,e9,fc,2013,2014,2018,2019,201c,201d,2026,2192,2212,2248,2264,2265` (one list without a space).
 """
 FONT_WEIGHTS = {"Regular": 400, "Bold": 700}
-"""Weight in CSS of each WOFF file, by its name."""
+"""CSS weight of each WOFF file `CrosslayerSans-KEY.woff`."""
 INK, MUTED, RULE = "#1a1a1a", "#5a5a5a", "#dcdcdc"
 TITLE_PX, TEXT_PX, NOTE_PX = 11.5, 10, 9
 
@@ -140,7 +143,8 @@ def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
 def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dict[str, Any]:
     """Vega-Lite of a chart with the title above and the notes below; both are wrapped to the figure's width.
 
-    The frame is added to the chart's Vega-Lite, because Altair would copy the whole chart for each level around it.
+    Title and notes are added to the chart's Vega-Lite dictionary. Each Altair object around the chart would instead
+    copy the whole chart.
 
     Parameters
     ----------
@@ -179,7 +183,10 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dic
 
 
 _PAGE_LABEL = "indexof((datum.label), '.') >= 0 ? (datum.label) + ' (copy)' : (datum.label)"
-"""Vega expression that equals `page_title`. Vega-Lite replaces `datum.label` by an expression, hence parentheses."""
+"""Vega expression that equals `page_title`.
+
+`datum.label` is in parentheses, because Vega-Lite replaces it by an expression.
+"""
 _GUIDES = {"x": "axis", "y": "axis", "row": "header", "column": "header", "facet": "header"} | dict.fromkeys(
     ("color", "fill", "stroke", "shape"), "legend"
 )

@@ -1,8 +1,8 @@
 """Run commands in a User-Mode Linux guest, in virtual time or in real time.
 
 In virtual time, the clock stands still while a process computes, and it skips idle time. So the inputs determine every
-measurement in the guest. In real time, a guest replaces the namespaces that a host refuses. This package is independent
-of the commands. See docs/reference/clocks.md.
+measurement in the guest. In real time, a guest is used on a host that refuses namespaces, because the guest has its
+own. This package is independent of the commands. See docs/reference/clocks.md.
 """
 
 from crosslayer.guest.attached import run_attached

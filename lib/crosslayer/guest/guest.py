@@ -33,7 +33,7 @@ MEMORY_BYTES: Final = 4 << 30
 _HEAD = struct.Struct(">cI")
 _LOG_BYTES = 4000
 _CREDIT = 1024
-"""Number of bytes that one `C` frame of the guest allows the host to send (flow control).
+"""Each `C` frame that the guest sends allows the host to send this number of further bytes (flow control).
 
 emulation/cmd/crosslayer-guest/console.go has the same number.
 """
@@ -78,15 +78,16 @@ class Guest:
     core
         The processor that the guest is pinned to; None for any.
     environment
-        The command's environment; None for that of this process without TMPDIR, TMP and TEMP.
+        The command's environment. If it is None, the command gets this process's environment without TMPDIR, TMP and
+        TEMP.
     standard_input
         The command's complete standard input; None if it is sent by `send`.
     seed
         Seed of all random numbers, in virtual time only: with the same command, input and seed the same events happen
         at the same virtual times. If it is None, the guest uses the host's random numbers and date.
     settable_clock
-        Whether the command may change the guest's time of day. Each line with a number, written to `CLOCK_CONTROL`,
-        changes it by that number of nanoseconds.
+        Whether the command may change the guest's time of day. The command writes lines with a number to
+        `CLOCK_CONTROL`; each line changes the time of day by this number of nanoseconds.
 
     Raises
     ------
@@ -208,7 +209,7 @@ class Guest:
             raise self.died()
 
     def read_log(self) -> bool:
-        """Read the kernel's output from `log`, when it is readable, and store its tail; False after the last output."""
+        """Read the kernel's output from `log`, when it is readable, and keep its end; False if the output has ended."""
         part = os.read(self.log, 1 << 16)
         self._log = (self._log + part)[-_LOG_BYTES:]
         return bool(part)
@@ -219,7 +220,7 @@ class Guest:
         Raises
         ------
         GuestDied
-            If a program has all the mappings that the host allows a process. The guest is killed.
+            If a program has as many memory mappings as the host allows one process. The guest is then killed.
         """
         allowed = int(_MAPPINGS_FILE.read_text(encoding="ascii"))
         for pid in self._programs():
@@ -278,8 +279,9 @@ class Guest:
 class _JobFile:
     """A file with the guest's job: command, environment, options and standard input.
 
-    The guest reads the file at its start, so no virtual time passes before it has the job. The file is locked while its
-    owner runs. The constructor also removes the job files whose owner was killed.
+    The guest reads the file at its start, so that it has the job before any virtual time passes. The process that made
+    the file keeps it locked until it removes the file or ends. The constructor also removes unlocked files, whose
+    processes were killed.
     """
 
     def __init__(self, folder: Path, content: bytes) -> None:

@@ -23,7 +23,10 @@ class Kernel:
     source_sha256: str
     """SHA-256 of that package."""
     patch_sha256: str
-    """SHA-256 of crosslayer's patch of the kernel; empty if the patch did not apply."""
+    """SHA-256 of crosslayer's patch of the kernel.
+
+    Empty if the patch does not fit this kernel, which was then built without it.
+    """
     clock_read_ns: int
     """Virtual time that one read of the clock takes, ns."""
 

@@ -20,8 +20,8 @@ from crosslayer.pages import PageSpec
 class PageClient(DoH3Client):
     """A DoH3 client that can also load pages on its connection, before, after or without a query.
 
-    `begin` only queues the request for the page. The request is sent with the next packets; with early data these are
-    the first flight. Failed loads raise `DnsError`, like failed queries.
+    `begin` only queues the request for the page. The next packets carry the request; with early data, these are the
+    packets of the first flight. Failed loads raise `DnsError`, like failed queries.
     """
 
     core_class = PageCore
@@ -76,7 +76,10 @@ class PageClient(DoH3Client):
         super()._run_until(lambda: self._advance() or done())
 
     def _advance(self) -> bool:
-        """Send the requests that are due in each load; returns False, for use in the condition of `_run_until`."""
+        """Send the requests that are due in each load.
+
+        Always returns False, so that `_run_until` can call it in its condition, before `or done()`.
+        """
         for fetch in self._fetches:
             try:
                 fetch.advance(time.monotonic())

@@ -26,7 +26,7 @@ class Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class PageResponse(Response):
-    """The response to a request of a page, while it arrives.
+    """The response to one request of a page load; its values are set as its parts arrive.
 
     Times are on the scale of the argument `now` of `PageCore`'s methods, seconds.
     """

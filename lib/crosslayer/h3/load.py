@@ -1,10 +1,10 @@
 """One load of a page: requests each resource at its time. No I/O, no clock.
 
-Resources named in the document are requested in order as its bytes arrive, as by a preload scanner. The page's
-specification has the other dependencies (`after`), which are tested against Chromium. A resource with `after = Y` is
-requested once the document and Y are complete and, if Y is a script, Y has run. A script runs once the document, the
-scripts before it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and
-4.12.1).
+While the document arrives, the resources that it names are requested in their order, as by a preload scanner. All other
+dependencies are in the page's specification (`after`). A test compares the requests with those of Chromium. A resource
+with `after = Y` is requested once the document and Y are complete and, if Y is a script, Y has run. A script runs once
+the document, the scripts before it, and the style sheets before it are complete: style sheets block scripts (HTML,
+sections 4.2.6 and 4.12.1).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A browser's preload scanner: finds the resources that a document names while its bytes arrive. No I/O, no clock."""
+"""A browser's preload scanner: as a document's bytes arrive, it finds the resources named in them. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _GZIP = 31
 
 
 class ResourceKind(StrEnum):
-    """Role of a resource in its document. It determines the request's priority and the scripts that wait for it."""
+    """Role of a resource in its document.
+
+    The role determines the priority of the request, and whether later scripts wait for the resource.
+    """
 
     DOCUMENT = "document"
     STYLE = "style"
@@ -32,7 +35,7 @@ PRIORITIES = {
     ResourceKind.DEFERRED: "",
     ResourceKind.IMAGE: "i",
 }
-"""Value of the `priority` field (RFC 9218, section 5) that Chromium 156 sends by kind; empty if it sends no field."""
+"""Value of the field `priority` (RFC 9218, section 5) that Chromium 156 sends for each kind; empty if it sends none."""
 
 SCRIPTS = frozenset({ResourceKind.SCRIPT, ResourceKind.LATE_SCRIPT, ResourceKind.DEFERRED})
 
@@ -47,7 +50,7 @@ class Named:
 
 
 class Scanner(HTMLParser):
-    """Finds the resources that a document names, in order, while it arrives.
+    """While a document arrives, finds the resources that it names, in the order of the document.
 
     Parameters
     ----------

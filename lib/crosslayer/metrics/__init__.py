@@ -1,10 +1,10 @@
-"""Statistics of observations: functions from frames to frames, without clock, network and named files.
+"""Statistics of observations: functions that take and return frames. They use no clock, network or named files.
 
 - `rows`: valid rows of the tables
 - `metrics.combinations`: PLTs from DNS exchanges and page loads
 - `lookups`: DNS lookups as series by transport and kind
 - `paced`: means and variances of the times of queries at a fixed rate
-- `grouping`: groups of frames of any size
+- `grouping`: groups of rows, from frames of any size
 - `cells`: all observations of a campaign, read once
 - `distributions`: CDF curves and quantiles
 - `resampling`: the bootstrap of all intervals

@@ -32,10 +32,10 @@ def further_campaign(
     """Prediction interval for the value of a further campaign; None for a single campaign.
 
     A campaign's value is the true mean, plus an effect of the campaign (day, seed, revision), plus the error of its own
-    rounds. The sample variance of the values contains the effects and the errors. The interval uses this variance, or
-    the mean squared error if that is larger, because fewer than five campaigns may agree by chance. The sample variance
-    minus the mean squared error is the variance between campaigns (Hedges, Psychological Bulletin 93, 1983). The
-    interval uses the quantile of Student's t (Whitmore, The American Statistician 40, 1986).
+    rounds. The sample variance of the values contains the effects and the errors. The interval uses the larger of this
+    variance and the mean of the squared `errors`, because the values of a few campaigns (fewer than five) may agree by
+    chance. The sample variance minus this mean is the variance between campaigns (Hedges, Psychological Bulletin 93,
+    1983). The interval uses the quantile of Student's t (Whitmore, The American Statistician 40, 1986).
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def further_campaign(
         Standard error of each value within its campaign; empty if unknown, e.g. in virtual time, where a cell has too
         few guests.
     resolution
-        Least distance from the mean to both ends of the interval, e.g. the resolution of a clock.
+        Minimum distance of each end of the interval from the mean, e.g. the resolution of a clock.
     level
         Probability that the interval contains the value.
     """

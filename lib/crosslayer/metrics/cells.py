@@ -1,8 +1,8 @@
 """Observations of a campaign of any size by series, link and page, read once for many statistics.
 
 A series is one quantity in one condition, e.g. the PLT of one kind of page load. For each series and cell, only the
-values and the numbers of their rounds are stored. If there are many, an unnamed file stores them. Pooling of cells and
-differences within rounds are therefore operations on arrays, without joins.
+values are stored, each with the number of its round. More than `_IN_MEMORY` bytes of them are stored in an unnamed
+file. Pooling of cells and differences within rounds are therefore operations on arrays, without joins.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Part:
     """Columns campaign, round, host, link, page, the column that `condition` names, and the columns of values."""
     condition: str = "series"
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
-    """Column of values, by name of the series.
+    """Maps the name of each series to the column that has its values.
 
-    In the name, `{}` stands for a value of the column that `condition` names.
+    In the name, `{}` is replaced by the row's value in the column that `condition` names.
     """
     spelled: Callable[[str], str] = str
     """Function that converts a value of the column that `condition` names to the text that replaces `{}`."""
@@ -186,9 +186,9 @@ class Cells:
         return Numbers(sum(map(np.multiply, factors.values(), values), np.zeros(len(rounds))), rounds)
 
     def together(self, series: Sequence[str], link: str, page: str) -> tuple[list[Reals], Clusters]:
-        """Observations of several series in the rounds of a cell that have all of these series.
+        """Observations of several series in those rounds of a cell that have an observation of each series.
 
-        Also returns the numbers of these rounds.
+        Also returns the number of each of these rounds.
         """
         terms = [self.numbers((name, link, page)) for name in series]
         rounds, values = terms[0].rounds, [term.values for term in terms]
@@ -218,13 +218,17 @@ class Cells:
 
     def _numbered(self, rounds: Rounds) -> None:
         self.rounds = rounds
-        """All rounds of this object; `rounds.numbers` converts a round number in the file to a round of this object."""
+        """All rounds of this object.
+
+        The file also has rounds that `only` left out: `rounds.numbers` maps the number of a round in the file to its
+        number in this object.
+        """
         self._kept: dict[_Span, tuple[Clusters, NDArray[np.intp] | None]] = {}
 
     def _rounds_at(self, span: _Span) -> tuple[Clusters, NDArray[np.intp] | None]:
-        """Round numbers from a position in the file, in ascending order, and the permutation that sorts them.
+        """The array of round numbers at a position in the file, sorted, and the permutation that sorts it.
 
-        The permutation is None if the numbers are already sorted.
+        The permutation is None if the array in the file is already sorted.
         """
         kept = self._kept.get(span)
         if kept is None:

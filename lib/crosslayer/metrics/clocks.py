@@ -37,7 +37,8 @@ _KEYS = ("measure", "transport", "h3", "kind", "condition")
 class ComparedCondition:
     """A quantity, usually a duration, and the condition in which it was measured.
 
-    A field is empty if its value is the default, or if the field does not apply to the quantity.
+    A field is empty if its value is the usual one (no resumption, Chromium, the condition `main`), or if the field does
+    not apply to the quantity.
     """
 
     measure: str
@@ -120,7 +121,8 @@ def _rows(frame: pl.LazyFrame, value: pl.Expr, **keys: pl.Expr) -> pl.LazyFrame:
 def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
     """The conditions in rows of `durations`, sorted by the values of their keys.
 
-    Values of `crosslayer.vocabulary` are sorted in its order, after all other values, which are sorted by name.
+    Quantities have a fixed order. Of each other key, values that `crosslayer.vocabulary` lacks come first, sorted by
+    name. Its own values follow in its order.
     """
     listed = {"measure": (PLT, START, EXCHANGE, *EXPLAINS, PACED), "transport": tuple(Protocol)}
     listed |= {"kind": (*Resumption, *Connection), "h3": tuple(Http3)}
@@ -136,8 +138,8 @@ def conditions(rows: pl.DataFrame) -> list[ComparedCondition]:
 def steps(of: Iterable[ComparedCondition]) -> list[Step]:
     """Steps between the given conditions.
 
-    Conditions that differ only in one field other than `measure` form a group. A step leads from the first condition of
-    a group, in the given order, to every further condition of the group.
+    Conditions that differ only in one field other than `measure` form a group. In each group, one step leads from the
+    first given condition to each of the other conditions.
     """
     known = list(of)
     rows = []
@@ -156,7 +158,10 @@ def values(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
 
 
 def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """Increase of a duration by a step, in each round that has both conditions; rows like those of `values`."""
+    """Duration of a step's condition minus that of its reference, in each round that has both.
+
+    The rows are like those of `values`.
+    """
     one, other = (
         rows.filter(**{name: getattr(side, name) for name in _KEYS}) for side in (step.condition, step.reference)
     )
@@ -172,9 +177,10 @@ def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFra
     Returns
     -------
     polars.DataFrame
-        link, page. For the PLT also before_ms: the part of the difference that exists before the response starts. For
-        an exchange also cpu_ms and packets: cpu_ms is the client's CPU time that the step adds in real time. packets is
-        the number of packets that the step adds in real time, minus that in virtual time.
+        link, page. For the PLT also before_ms: how much of the difference between real and virtual time exists when the
+        response starts. For an exchange also cpu_ms and packets: cpu_ms is the client's CPU time that the step adds in
+        real time. packets is the number of packets that the step adds in real time, minus the number that it adds in
+        virtual time.
     """
 
     def of(measure: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -207,9 +213,10 @@ def compared(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        link, page, n and rounds (of the smaller sample), wall, wall_low, wall_high, virtual, virtual_low, virtual_high,
-        apart (real minus virtual), low, high; ms, 95 % intervals. A row for each cell that both frames have. Intervals
-        are null below `MIN_ROUNDS` rounds.
+        link, page, n, rounds, wall, wall_low, wall_high, virtual, virtual_low, virtual_high, apart (real minus
+        virtual), low, high. There is one row for each cell that both frames have. n and rounds are the smaller numbers
+        of both samples. The other values have the unit of the frames, usually ms. low and high, also in wall_low etc.,
+        are the ends of 95 % intervals; they are null below `MIN_ROUNDS` rounds.
     """
     by = ("link", "page")
     ours, others = (dict(_medians(rows, by, seed)) for seed, rows in enumerate((wall, virtual)))

@@ -59,7 +59,7 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Number of complete rounds of each combination, and of incomplete ones by reason.
+    """For each combination, the number of complete rounds, and the number of incomplete rounds by reason.
 
     The arguments are tables that still contain their failed rows.
 

@@ -13,15 +13,18 @@ from crosslayer.metrics.resampling import MIN_ROUNDS
 from crosslayer.metrics.rows import CLUSTER
 
 LIMIT_MS = 0.1
-"""Differences up to this value, ms, count as equivalence."""
+"""Durations that differ by at most this value, ms, count as equal."""
 LIMIT_SHARE = 0.003
-"""Differences up to this share of the campaign's median count as equivalence too."""
+"""Durations that differ by at most this share of the campaign's median count as equal too."""
 _ROUNDING_MS = 1e-6
 """Rounding error: browsers report steps of 0.1 ms, whose differences are not exact in binary."""
 
 _SAME = ("link", "page")
 _NOT_CONDITIONS = frozenset({"campaign", "study", "client", "number", *_SAME})
-"""Key columns that do not distinguish conditions; several clients and queries of a round count as their median."""
+"""Key columns that do not distinguish conditions.
+
+If a round has several clients or queries of a condition, their median is used.
+"""
 
 
 class Drift(StrEnum):
@@ -30,7 +33,7 @@ class Drift(StrEnum):
     CONFIRMED = "confirmed"
     """The whole interval of the difference lies within the limit."""
     DRIFTED = "drifted"
-    """The whole interval of at least `MIN_ROUNDS` rounds lies outside the limit, on one side."""
+    """At least `MIN_ROUNDS` rounds were compared; the whole interval is above the limit, or below minus the limit."""
     UNDECIDED = "undecided"
     """The interval shows neither; more rounds are necessary."""
 
@@ -48,8 +51,8 @@ def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.La
     polars.DataFrame
         table, link, page, condition, measure, rounds, committed_ms, difference_ms, low_ms, high_ms, limit_ms, verdict
         (`Drift`). committed_ms and difference_ms are medians over the rounds. A difference is the new value minus the
-        committed value of the same round. low_ms and high_ms are its 95 % interval; below `MIN_ROUNDS` rounds, the
-        least and the greatest difference.
+        committed value of the same round. low_ms and high_ms are the 95 % interval of difference_ms; below `MIN_ROUNDS`
+        rounds, they are the least and the greatest difference.
     """
     parts = [_table(TABLES[name], committed(name), again(name)) for name in TABLES if TABLES[name].observed]
     return pl.concat(parts)

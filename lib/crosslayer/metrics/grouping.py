@@ -8,7 +8,10 @@ from typing import Any
 import polars as pl
 
 Frames = pl.LazyFrame | Sequence[pl.LazyFrame]
-"""Observations in one frame or in parts, e.g. one per link. Key columns are in memory for one part at a time."""
+"""Observations in one frame or in several parts, e.g. one per link.
+
+With parts, the key columns of only one part are in memory at a time.
+"""
 
 
 def gathered(

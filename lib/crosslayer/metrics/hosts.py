@@ -7,7 +7,10 @@ import polars as pl
 from crosslayer.metrics.intervals import medians
 
 AGREED_PERCENT = 0.5
-"""Tolerance between hosts in virtual time, percent: a step of 0.1 ms in the shortest loads, which take 20 ms."""
+"""Tolerance between hosts in virtual time, percent.
+
+It is the resolution of a browser's clock, 0.1 ms, as a share of the shortest PLT, 20 ms.
+"""
 
 
 def spread(loads: pl.LazyFrame) -> pl.DataFrame:
@@ -26,7 +29,7 @@ def spread(loads: pl.LazyFrame) -> pl.DataFrame:
 
 
 def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT) -> list[str]:
-    """Hosts whose whole interval in `spread` lies above or below the tolerance of ± `within_percent`."""
+    """Hosts whose whole interval in `spread` is above `within_percent` or below -`within_percent`."""
     away = (pl.col("low") > within_percent) | (pl.col("high") < -within_percent)
     return spread.filter(away)["host"].to_list()
 

@@ -209,7 +209,10 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
 
 
 def _codes(labels: pl.Series) -> NDArray[np.int64]:
-    """Rank of each label among the different labels, from 0; an array of a single 0 if all labels are equal."""
+    """Rank of each label among the different labels, from 0.
+
+    If all labels are equal, the array has only one element, 0.
+    """
     if labels.n_unique() == 1:
         return np.zeros(1, np.int64)
     return labels.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1

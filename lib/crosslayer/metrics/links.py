@@ -21,7 +21,7 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """The last check of each round and cell, which describes the link during the measurement.
+    """The last check of each round and cell: only this check describes the link during the measurement.
 
     The rows of `link_checks` must be in the order of time.
     """
@@ -53,8 +53,8 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     -------
     polars.LazyFrame
         link, quantity (`RTT`, `down`, `up`), unit, nominal, median, low, high (minimum and maximum of the checks),
-        checks (number of checks that measured it), failed (checks with a verdict other than `pass`). A failed check
-        that was repeated after a new calibration counts only in `failed`.
+        checks (number of checks that measured the quantity), failed (checks with a verdict other than `pass`). A failed
+        check that was repeated after a new calibration is counted in `failed`, but in no other column.
     """
     quantities = {
         "RTT": ("rtt_ms", "nominal_rtt_ms", "ms"),

@@ -17,8 +17,8 @@ def lookup_series(
     """Rows of DNS lookups with two further columns: `series` (e.g. `DoQ 0-RTT`) and `total_rtt`.
 
     If packets of the first flight are lost, the server may receive the early data after the handshake. The row of such
-    a lookup has an error. This function includes the row nevertheless, because its delay is the cost of early data
-    under packet loss.
+    a lookup has an error. This function includes the row nevertheless, because the delay of the lookup is the cost of
+    early data under packet loss.
 
     Parameters
     ----------
@@ -27,7 +27,8 @@ def lookup_series(
     rtts
         Nominal RTT of each link.
     kinds
-        Text after the transport in the name of a series, by condition and resumption.
+        For each pair of condition and resumption: the text that follows the transport in the name of the series. In
+        `DoQ 0-RTT`, for example, it is a space and `0-RTT`.
     """
     series = pl.col("protocol")
     for (condition, resumption), ending in kinds.items():

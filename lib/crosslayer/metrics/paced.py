@@ -21,12 +21,12 @@ STATISTICS = ("mean", "variance")
 def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
     """Valid rows of `paced_queries` of one connection mode, i.e. rows whose evidence confirms the mode.
 
-    `kept`: queries on a kept connection or, if it was lost, on its successor, as in BATENBURG22. `new`: queries with a
-    new connection each. `0-rtt`: queries that the server accepted as early data.
+    The modes are: `kept`, queries on a kept connection or, if it was lost, on its successor, as in BATENBURG22; `new`,
+    each query on a new connection; `0-rtt`, queries that the server accepted as early data.
 
     `net_ms` is the response time without the processing time of BIND. `between_ms` is the part of `net_ms` between the
-    DNS proxies at client and server (BATENBURG22, section 4.3), including a wait for a connection. dnsproxy reports no
-    times, so its `between_ms` equals `net_ms`.
+    client's DNS proxy and the server's (BATENBURG22, section 4.3), including a wait for a connection. dnsproxy reports
+    no times, so its `between_ms` equals `net_ms`.
     """
     proof = {
         "kept": pl.lit(True),
@@ -47,12 +47,11 @@ def estimate(
 ) -> Estimate:
     """Mean or unbiased variance of observations, with draws, i.e. values for the resamples of the rounds.
 
-    A variance is in the square of the observations' unit. Draws are studentised. The distance of a resample's statistic
-    from the value is divided by the standard error of the resample. This quotient is multiplied by the standard error
-    of the observations. The draw is at the resulting distance from the value, on the other side. The quantiles of draws
-    are then the bootstrap-t interval (Efron and Tibshirani 1993, chapter 12), also in derived statistics. For a
-    variance, all this applies to its logarithm. Without the logarithm, intervals lie too low, because few rounds seldom
-    contain observations of a long tail.
+    A variance is in the square of the observations' unit. Draws are studentised: a draw is `V - (v - V) / e * E`. `V`
+    is the statistic of the observations, and `E` its standard error; `v` and `e` are those of the resample. The
+    quantiles of draws are then the bootstrap-t interval (Efron and Tibshirani 1993, chapter 12), also in derived
+    statistics. For a variance, all this applies to its logarithm. Without the logarithm, intervals lie too low, because
+    few rounds seldom contain observations of a long tail.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
     Returns
     -------
     polars.DataFrame
-        by..., n (observations), rounds, value, low, high. The interval (rounds resampled) is null below
+        by..., n (observations), rounds, value, low, high. The interval comes from resampled rounds; it is null below
         `ROUNDS_OF_MOMENTS` rounds.
     """
     rows: list[tuple[Any, ...]] = []

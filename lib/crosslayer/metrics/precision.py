@@ -16,11 +16,13 @@ def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.Da
     """Number of rounds for which the 95 % interval of the median PLT has a given half-width.
 
     The argument has the rows of `combine` from a pilot, whose intervals come from the bootstrap. With more rounds, the
-    half-width is inversely proportional to the square root of their number, like that of any median asymptotically.
-    The pilot's half-width is first divided by the factor that widens intervals of few rounds (`reach`). With many
-    rounds, this factor approaches 1.
+    half-width is inversely proportional to the square root of their number, like that of any median asymptotically. The
+    pilot's half-width is first divided by the factor that widens intervals of few rounds (`reach`). With many rounds,
+    this factor approaches 1.
+
     The pilot's half-width is itself uncertain, because only about `1.96 sqrt(rounds)` observations lie within the
-    interval. It varies like a gamma variable whose shape is this number. `rounds_enough` takes this into account.
+    interval. The half-width varies like a gamma variable whose shape is this number of observations. `rounds_enough`
+    takes this into account.
 
     Returns
     -------

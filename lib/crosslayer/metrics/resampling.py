@@ -27,9 +27,10 @@ The range of only five values contains the median with a probability of 93.75 %.
 """
 
 FEWEST_BEYOND = 4.5
-"""An interval of a quantile needs at least this number of observations beyond the quantile.
+"""Minimum of `n min(q, 1 - q)` for an interval of the quantile `q` of `n` observations.
 
-Resamples cannot reach beyond the sample.
+This is the expected number of observations between the quantile and the nearer end of the sample. Resamples cannot
+reach beyond the sample.
 """
 
 ROUNDS_OF_MOMENTS = 16
@@ -41,8 +42,9 @@ LEVEL = 0.95
 MOST_BLOCKS = 2_000
 """Maximum number of blocks that are drawn.
 
-With more rounds, a block consists of several neighbouring rounds (Carlstein 1986). The width of an interval then has an
-error of 1.6 %, less than the error from the number of resamples. Campaigns can therefore have any size.
+With more rounds, a block consists of several neighbouring rounds (Carlstein 1986). With 2,000 blocks, the width of an
+interval has a standard error of 1.6 %, less than the error from the number of resamples. Campaigns can therefore have
+any size.
 """
 
 _CELLS_IN_MEMORY = 4_000_000
@@ -55,7 +57,10 @@ _PARTS = 16
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.float64]
-"""Numbers of draws: whole numbers as floats, whose products are exact and ten times as fast as those of integers."""
+"""How often each round is drawn: whole numbers as floats.
+
+Matrix products of such floats are exact, and ten times as fast as those of integers.
+"""
 Clusters = NDArray[np.signedinteger]
 
 
@@ -138,14 +143,14 @@ def drawn_crossed(
 
     An example of a pair is a vantage point and a resolver. Clusters of each kind are drawn with replacement and
     independently. The number of draws of a pair is the product of the numbers of draws of its two clusters (pigeonhole
-    bootstrap: Owen, The Annals of Applied Statistics 1, 2007). The blocks of a pair are drawn with replacement.
+    bootstrap: Owen, The Annals of Applied Statistics 1, 2007). Within a pair, its blocks are drawn with replacement.
 
     Parameters
     ----------
     hosts
         Host of each block.
     kinds
-        Cluster of each host, of the first kind and of the second.
+        Two arrays with a cluster of each host: its cluster of the first kind, and its cluster of the second kind.
     """
     draw = np.random.default_rng(seed)
 
@@ -167,9 +172,9 @@ def drawn_crossed(
 def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, float]:
     """Interval of a statistic from its value in every resample of `rounds` rounds (expanded percentile method).
 
-    With few rounds, bootstrap percentiles give too narrow intervals: they correspond to a normal distribution, and to a
-    variance that is too small by 1/rounds. Percentiles farther out correspond to Student's t and to the unbiased
-    variance (Hesterberg, The American Statistician 69, 2015, section 5.3).
+    With few rounds, bootstrap percentiles give too narrow intervals. These percentiles correspond to a normal
+    distribution, and to a variance that is too small by the factor 1 - 1/rounds. Percentiles farther out correspond to
+    Student's t and to the unbiased variance (Hesterberg, The American Statistician 69, 2015, section 5.3).
     """
     below = NormalDist().cdf(-reach(rounds, level))
     low, high = np.nanquantile(draws, [below, 1 - below])
@@ -185,7 +190,7 @@ def reach(rounds: int, level: float = LEVEL) -> float:
 def student_reach(rounds: int, z: float) -> float:
     """Like `reach`, but with a normal quantile `z` in place of the level.
 
-    `z` may be so large that its level would be rounded to 1.
+    It is needed if `z` is so large that its level would be rounded to 1.
     """
     n = rounds - 1
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
@@ -279,7 +284,8 @@ class Sample:
         def at(ranks: Sequence[Reals], rows: NDArray[np.intp]) -> list[Reals]:
             """The observations at these ranks in the resamples `rows`.
 
-            An observation is correct only if its rank lies in the same part as the first of `ranks`.
+            Each resample searches only the part that contains its rank in the first array of `ranks`. A result for
+            another array is correct only if its rank lies in the same part.
             """
             part = np.minimum((ends[rows, 1:] < ranks[0][:, None]).sum(axis=1), _PARTS - 1)
             positions = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
@@ -330,7 +336,7 @@ class Rounds:
     numbers: Clusters
     """Round of each observation, from 0."""
     blocks: Clusters
-    """Block of each round. Up to `MOST_BLOCKS` rounds, each round is its own block."""
+    """Block of each round. If there are at most `MOST_BLOCKS` rounds, each round is its own block."""
     hosts: Clusters
     """Host of each block."""
 
@@ -388,11 +394,17 @@ class Estimate:
     needed: int = MIN_ROUNDS
     """Number of rounds that an interval needs: `ROUNDS_OF_MOMENTS` for a mean; see `FEWEST_BEYOND` for a quantile."""
     in_logarithm: bool = False
-    """Whether the interval of the statistic's logarithm narrows with the square root of rounds, as for a variance."""
+    """Whether the interval of the logarithm, not of the value, narrows with the square root of rounds.
+
+    This holds for a variance.
+    """
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough rounds and observations for an interval, if the statistic can have one."""
+        """Whether there are enough rounds and observations for an interval.
+
+        This may be true for a statistic that can have no interval.
+        """
         return self.rounds >= self.needed or self.ends is not None
 
     @property

@@ -42,10 +42,10 @@ def page_loads(
 ) -> pl.LazyFrame:
     """Successful rows of `page_loads`, with the column `connect_duration_ms`.
 
-    None for `condition` or `role` selects all of them. `connect_duration_ms` is `connectEnd - connectStart`, as in
-    TNSM24 section IV-A. A load counts as H3 0-RTT only if the server log confirms that its request was early data. In
-    an imported campaign, which has no server log, the requested handshake counts. For live pages, the column `resolver`
-    replaces the link.
+    If `condition` is None, loads of every condition are selected; if `role` is None, loads of every role.
+    `connect_duration_ms` is `connectEnd - connectStart`, as in TNSM24 section IV-A. A load counts as H3 0-RTT only if
+    the server log confirms that its request was early data. In an imported campaign, which has no server log, the
+    requested handshake counts. For live pages, the column `resolver` replaces the link.
     """
     asked = {"condition": condition, "role": role}
     wanted = {name: value for name, value in asked.items() if value is not None}
@@ -56,7 +56,10 @@ def page_loads(
 
 
 def resolved_loads(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful rows of the table `resolved_loads`, with all its columns; the server log confirms their conditions."""
+    """Successful rows of the table `resolved_loads`, with all its columns.
+
+    Rows whose condition the server log does not confirm have an error, and are therefore left out.
+    """
     return table.filter(pl.col("error").is_null())
 
 

@@ -1,4 +1,4 @@
-"""The A/A self-check: differences between loads that should be equal, their intervals, and their spread."""
+"""The A/A self-check: differences in PLT between loads that should have equal PLTs, and tests of this equality."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from crosslayer.metrics.rows import CELL, ROUND, page_loads
 from crosslayer.vocabulary import Role
 
 EQUAL_PERCENT = 3.0
-"""Margin of equality, percent: the largest difference between median PLTs that counts as none."""
+"""Margin of equality, percent.
+
+Loads count as equal if the interval of the median of their PLT differences lies within ± this margin.
+"""
 
 TEST_LEVEL = 0.9
 """Level of the interval in a test of equality.
@@ -52,13 +55,13 @@ REPETITIONS = {
 SELF_CHECKS = REPETITIONS | {
     "Ticket refused - H3 1-RTT": (LoadKind("1-rtt", "refused", Role.CONTROL), LoadKind("1-rtt", "main"))
 }
-"""Pairs of kinds of load that should be equal within a round."""
+"""Pairs of kinds of load. In a round, both loads of a pair should have the same PLT."""
 
 
 class Pairs(NamedTuple):
     """PLTs of pairs of loads that should be equal, in percent.
 
-    100 % is the median of the means of all pairs in the cell.
+    For each pair of the cell, the mean of its two PLTs is computed; the median of these means is 100 %.
     """
 
     first: Reals
@@ -78,8 +81,8 @@ def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The columns of `ROUND`, and the column `percent`: the difference in percent of the median PLT of the cell's
-        measured loads of the same kind.
+        The columns of `ROUND`, and the column `percent`: the difference, in percent of a median PLT. This is the median
+        over the measured loads (not the repetitions) of the same kind in the cell.
     """
     parts = []
     for first, second in REPETITIONS.values():
@@ -152,15 +155,15 @@ def equivalence(
     by
         Column of each part of the key.
     margin
-        Largest difference of the median that counts as none, percent.
+        A group counts as equal if the interval of its median difference lies within ± this margin, percent.
 
     Returns
     -------
     polars.DataFrame
-        by..., n, median, low, high (90 % interval, rounds resampled), equal (the interval is within the margins; null
-        if there are too few rounds for one), p (the larger p-value of both tests), ks (greatest distance of the two
-        distributions), ks_p (probability of at least this distance if both are equal). median, low and high are in
-        percent of the PLT; p, ks and ks_p are from 0 to 1.
+        by..., n, median, low, high (90 % interval, rounds resampled), equal (whether the interval is within the
+        margins; null with too few rounds for an interval), p (the larger p-value of both tests), ks (greatest distance
+        of the two distributions), ks_p (probability of at least this distance if both are equal). median, low and high
+        are in percent of the PLT; p, ks and ks_p are from 0 to 1.
     """
     rows = []
     for key, pairs in groups.items():

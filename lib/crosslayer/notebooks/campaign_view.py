@@ -56,8 +56,8 @@ def open_campaign(
     Raises
     ------
     NotebookError
-        For an unknown parameter of the notebook, a dataset of another study, a failed measurement, or if neither
-        `campaign` nor `study` is given.
+        If papermill gave the notebook an unknown parameter, the dataset is of another study, the measurement failed, or
+        neither `campaign` nor `study` is given.
     DatasetError
         If the dataset cannot be analysed.
     """
@@ -234,7 +234,7 @@ class CampaignView:
         return observations(self.dataset, claim)
 
     def frame(self, measure: str) -> pl.DataFrame:
-        """All measured values of one duration as a frame: `view.frame("plt")`; see `frames.frame`.
+        """A frame with every measured value of one duration, e.g. of the PLT: `view.frame("plt")`; see `frames.frame`.
 
         Raises
         ------

@@ -90,7 +90,8 @@ def compare(
     resolvers
         Names, files, DNS stamps and URLs, as for `crosslayer compare`; or the folder of an existing comparison to open.
     transports
-        Transports to compare, e.g. `["DoH", "DoQ"]`; by default all, but DoTCP only if a resolver has no other.
+        Transports to compare, e.g. `["DoH", "DoQ"]`; by default all. DoTCP is then compared only for a resolver that
+        has no other transport, unless `everything` is true.
     dataset
         Folder of the dataset; an existing comparison in it is continued. Relative paths start at the checkout.
     i_may_send_this

@@ -65,7 +65,10 @@ class FigureView:
         return self._drawn.verdict
 
     def save(self, folder: str | Path) -> dict[str, Path]:
-        """Write the figure as SVG, PNG, Vega-Lite JSON and CSV into a folder; returns the paths by file name ending."""
+        """Write the figure as SVG, PNG, Vega-Lite JSON and CSV into a folder.
+
+        Returns the path of each file; the keys are `svg`, `png`, `json` and `csv`.
+        """
         return report.save(self._drawn, Path(folder), **report.made_from(self._dataset))
 
     @property

@@ -14,11 +14,13 @@ from crosslayer.vocabulary import Role
 
 _UNIT = "_ms"
 _OF_THE_CAMPAIGN = frozenset({"campaign", "study", "role"})
-"""Columns that have the same value in all rows of a frame, so that they are left out."""
+"""Key columns that frames lack, because each would have the same value in all rows."""
 
 
 def frame(dataset: Dataset, measure: str) -> pl.DataFrame:
-    """All values of one duration: a row for each measured observation without error.
+    """All values of one measured duration, e.g. the PLT: one row for each successful observation.
+
+    Observations with a role other than `measured`, e.g. priming, are left out.
 
     Parameters
     ----------
@@ -31,8 +33,8 @@ def frame(dataset: Dataset, measure: str) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Columns: round, link, link_rtt_ms (nominal), page, those of the condition, and the measure in ms (`plt_ms`) and
-        in multiples of the RTT (`plt_rtt`). Columns without any value are left out.
+        Columns: round, link, link_rtt_ms (nominal), page, the columns that identify the condition (e.g. `h3`), and the
+        measure in ms (`plt_ms`) and in multiples of the RTT (`plt_rtt`). Columns without any value are left out.
 
     Raises
     ------

@@ -52,7 +52,9 @@ def committed(study: str, root: Path) -> Path:
 
 
 def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
-    """Measure a campaign, or continue it, by the clock that the environment variable CROSSLAYER_CLOCK names.
+    """Measure a campaign, or continue an unfinished one.
+
+    The environment variable CROSSLAYER_CLOCK names the clock: `wall` or `virtual`.
 
     Returns
     -------

@@ -39,8 +39,8 @@ def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str],
     clock
         Clock of the measurement: `wall`, or `virtual` in guests.
     campaign
-        Dataset folder of the default study; empty if there is none. A given dataset is analysed, and the default study
-        is then not measured.
+        Folder of an existing dataset of the default study, or empty. A given dataset is analysed, and the default study
+        is not measured.
     studies
         Names of the studies to measure: a list, a JSON list (from `papermill -p`), or a text with commas.
     figures
@@ -149,7 +149,10 @@ class Run:
                 figure_view.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
 
     def _report_progress(self, took_s: float, total: int) -> None:
-        """Print the duration of a notebook, and the expected duration of the remaining ones (from the mean)."""
+        """Print the duration of a notebook, and the expected total duration of the notebooks that remain.
+
+        It is their number times the mean duration of those that were run.
+        """
         self._spent_s += took_s
         left_s = self._spent_s / len(self._shown) * (total - len(self._shown))
         rest = f"; the remaining {total - len(self._shown)} take about {_duration(left_s)}" if left_s else ""
@@ -196,7 +199,7 @@ class Run:
         Raises
         ------
         NotebookError
-            If a figure could not be drawn; everything else is written and printed before.
+            If a figure could not be drawn; it is raised after the page and the summary were written and printed.
         """
         verdicts = report.check_claims(self._dataset)
         report.save_claims(verdicts, self._dataset, self.figures)

@@ -1,6 +1,7 @@
 """Packet captures: frames recorded by the kernel, stored as pcapng with the keys that decrypt them.
 
-This package is independent of the measurements. Apart from a filter on the loopback device, it does not parse packets.
+This package is independent of the measurements. It parses packets only on the loopback device, where it stores only DNS
+over UDP.
 """
 
 from crosslayer.packets.kept import ABOUT, PACKETS, About, kept_files, of_lines, read_about, read_kept

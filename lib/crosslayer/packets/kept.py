@@ -16,8 +16,8 @@ PACKETS, ABOUT = ".pcapng", ".json"
 _WHOLE_BYTES, _MOST_BYTES, _HEADERS_BYTES = 800_000, 980_000, 64
 """Limits that keep a capture's file below 1 MB.
 
-Frames are whole in the first `_WHOLE_BYTES` of the file. Further frames are cut to `_HEADERS_BYTES` each, up to
-`_MOST_BYTES` in all.
+Frames are whole in the first `_WHOLE_BYTES` of the file. Further frames are cut to `_HEADERS_BYTES` each, until the
+file has `_MOST_BYTES`; later frames are dropped.
 """
 _BLOCK_BYTES = 60
 """Maximum overhead of a frame in the file, bytes."""
@@ -29,7 +29,7 @@ class About:
     """Description of a capture."""
 
     condition: str
-    """Name of the condition in its study; for a capture of a command of the user, that command."""
+    """Name of the condition in its study; if a user's command was captured, the text of this command."""
     profile: dict[str, Any]
     """The link's profile."""
     table: str = ""
@@ -91,7 +91,7 @@ def of_lines(lines: str) -> list[dict[str, Any]]:
 
 
 def _within(frames: list[Frame]) -> list[Frame]:
-    """Truncate frames to the limits: first whole frames, then only headers, then none."""
+    """Fit frames into the limits: the first stay whole, the next are cut to their headers, and the last are dropped."""
     stored, total = [], 0
     for frame in frames:
         data = frame.data if total < _WHOLE_BYTES else frame.data[:_HEADERS_BYTES]

@@ -1,7 +1,7 @@
 """Capture every frame of a network namespace in a ring buffer shared with the kernel (TPACKET_V2).
 
 A capture runs no code of this process, so it does not disturb the measurement. The ring is large enough for every page
-load. A socket's buffer is not, because its size is limited without root.
+load. The buffer of an ordinary socket is too small for some loads, because only root may enlarge it enough.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ class Ring:
         return frames, int(dropped)
 
     def _taken(self) -> list[Frame] | None:
-        """The next slot's frame as a list, empty for a frame to ignore; None if the kernel has not filled the slot."""
+        """The next slot's frame; None if the kernel has not filled the slot.
+
+        The result is a list with the frame, or an empty list if the frame is to be ignored.
+        """
         slot = self._next * self._slot_bytes
         status, length, kept, link_at, _, seconds, nanoseconds = _HEAD.unpack_from(self._memory, slot)
         if not status & _TO_USER:

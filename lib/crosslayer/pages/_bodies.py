@@ -32,7 +32,7 @@ _TYPES = {
     "drawing": "image/svg+xml",
 }
 _NOTED_SHARE = 0.005
-"""Share of the recorded weight; a note reports the page's weight if it differs from the recorded weight by more."""
+"""A note reports the page's weight if it differs from the recorded weight by more than this share of the latter."""
 _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
@@ -116,7 +116,8 @@ def _content_type(fetch: Fetch) -> str:
 def _fitted(fetch: Fetch, body: bytes) -> tuple[bytes, int]:
     """Pad recorded code to its recorded weight with a comment at its end.
 
-    Returns the body and its weight on the wire. Code that is heavier stays unchanged.
+    Returns the body and its weight on the wire. Code that is heavier than recorded, e.g. because of longer references,
+    is not padded.
     """
     begin, end = (part.encode() for part in _COMMENTS[fetch.kind])
     if fetch.encoding == "identity":
@@ -215,8 +216,8 @@ def _made_js(fetch: Fetch, host: str | None) -> str:
 def _leaf(fetch: Fetch) -> None:
     """Set the body of a resource that is no code.
 
-    An image or font keeps its recorded body; if it has none, filler of the same weight replaces it. A drawing becomes
-    an empty SVG of the same weight. Other resources become filler.
+    An image or font keeps its recorded body; without a recorded body, it becomes filler of the same weight. A drawing
+    (SVG) always becomes an empty SVG of the same weight. Other resources become filler.
     """
     entry = fetch.resource.entry
     fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(
@@ -236,9 +237,9 @@ def _leaf(fetch: Fetch) -> None:
 
 
 def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
-    """Set a text as the body of a request, and pad it with a comment to the weight of the request.
+    """Set a text as the response body of a request, and pad it with a comment to the recorded weight of the body.
 
-    A text that is heavier than the request keeps its own weight.
+    A text that is heavier keeps its own weight.
     """
     noise = _noise(fetch, 2 * fetch.wire_bytes).decode("ascii")
     plain = fetch.resource.entry.plain_bytes

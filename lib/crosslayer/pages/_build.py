@@ -70,7 +70,7 @@ def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
     out_dir
         Folder that the server reads; created if it is missing.
     *own
-        Folders of further pages, one each.
+        Further folders, each of which is the folder of one page.
 
     Returns
     -------

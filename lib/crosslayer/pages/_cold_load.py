@@ -66,7 +66,7 @@ class ColdLoad:
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     others: tuple[str, ...]
-    """The other pages of the recording: number, URL and count of requests."""
+    """One text for each other page of the recording: the page's number, its URL and its number of requests."""
 
 
 @dataclass(slots=True)
@@ -175,7 +175,8 @@ def kind_of(entry: Entry, url: Url | None) -> str:
 def _navigations(recording: Recording) -> list[_Navigation]:
     """The pages of a recording with their entries, in the order of their start.
 
-    An entry belongs to the page that it names, else to the latest page that had started.
+    An entry belongs to the page that the entry names. An entry without a page belongs to the page that started last
+    before it.
     """
     pages = {page.identifier: page for page in recording.pages}
     if not any(entry.page for entry in recording.entries) and len(pages) < 2:
@@ -202,9 +203,10 @@ def _navigations(recording: Recording) -> list[_Navigation]:
 def _document(navigation: _Navigation) -> Entry | None:
     """The document of a page; None if there is no HTML response.
 
-    Among several HTML responses, the document is the one whose URL is the title of the page. If there is none, it is
-    the first one of resource type `document`. If there is none, it is the first one that caused another request, else
-    the first HTML response.
+    Among several HTML responses, three conditions are tried in this order: the URL is the title of the page; the
+    resource type is `document`; the response caused another request. The first condition that a response meets decides:
+    the document is the first response that meets it. If no response meets any condition, the document is the first HTML
+    response.
     """
     candidates = [
         entry
@@ -300,7 +302,7 @@ def _titles(documents: list[tuple[_Navigation, Entry]]) -> list[str]:
 
 
 def _without_document(recording: Recording, where: str) -> PageError:
-    """Error for a recording without a document; the message counts the recorded requests by type or fault."""
+    """Error for a recording without a document; the message counts requests by fault or, if they have none, by type."""
     reasons = Counter(recording.unreadable)
     for entry in recording.entries:
         why = _unfit(entry, parse(entry.url), None)

@@ -23,7 +23,7 @@ _DNS_PATH = "/dns-query"
 _PATH_MOST = 1000
 """Maximum characters of a path. Longer paths are cut, because Chromium and servers limit header fields."""
 _HEADER_MOST = 4096
-"""Maximum bytes of a response's header fields, for recordings that count them with the body."""
+"""Largest excess of a recorded size over Content-Length that is taken for the response's header fields, bytes."""
 _PACKED = ("image", "font")
 """Kinds of resource that are already compressed; the server sends them unchanged."""
 
@@ -66,8 +66,8 @@ class Fetch:
     def reference(self, base_host: str | None) -> str:
         """Reference to this resource in a file whose base URL has the host `base_host`.
 
-        It is the path if this resource is on the same host, else the URL. A path that begins with two slashes also
-        needs the URL, because browsers would read a host name there.
+        It is the path if this resource is on the same host, else the URL. For a path that begins with two slashes, it
+        is also the URL, because browsers would read a host name after the slashes.
         """
         return self.path if self.host == base_host and not self.path.startswith("//") else self.url
 
@@ -173,9 +173,9 @@ def _set_initiators(fetches: list[Fetch]) -> None:
 def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
     """Initiator of a request that the recording attributes to the document.
 
-    It is the last script that ended after the end of the document and before the start of the request. Without such a
-    script, it is the document. Chromium names the document even if a script wrote the requesting element into it.
-    Elements of the document itself are requested earlier, by the preload scanner.
+    It is the last script whose transfer ended after that of the document and before the start of the request. Without
+    such a script, it is the document. Chromium names the document even if a script wrote the requesting element into
+    it. What the document itself names is requested earlier, by the preload scanner.
     """
     begin_ms = fetch.resource.entry.started_ms
     document_ms = fetches[0].resource.entry.ended_ms
@@ -191,10 +191,10 @@ def _weight(resource: Resource) -> tuple[int, str]:
     """Best estimate of the bytes of a body on the wire, and the encoding of the body.
 
     For HTTP/2 and later, browsers report header and body as one number: Chromium as the transfer size, Firefox as the
-    body size. If Content-Length is at most `_HEADER_MOST` bytes less than this number, Content-Length is the weight. A
-    response from a cache, or without a recorded size, has the weight of its decoded body. If its header names a content
-    coding, the decoded body is compressed by gzip first. A body whose weight is below its decoded size was compressed,
-    even if its header names no content coding.
+    body size. If this number exceeds Content-Length by at most `_HEADER_MOST` bytes, Content-Length is the weight. For
+    a response from a cache, or without a recorded size, the weight is the size of the decoded body. If its header names
+    a content coding, the weight is instead the size of the decoded body after compression by gzip. A body whose weight
+    is below its decoded size was compressed, even if its header names no content coding.
     """
     entry = resource.entry
     compressed = entry.received.get("content-encoding", "").lower() not in ("", "identity")

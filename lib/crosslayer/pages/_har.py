@@ -39,7 +39,7 @@ class FromHar:
     private: Mapping[str, int]
     """Number of requests whose private data were not copied, by kind: cookies, credentials, values in URLs."""
     others: tuple[str, ...] = ()
-    """The other pages of the recording: number, URL and count of requests."""
+    """One text for each other page of the recording: the page's number, its URL and its number of requests."""
     notes: tuple[str, ...] = ()
     """Differences from the recording, as sentences without a full stop."""
 

@@ -163,7 +163,7 @@ def _after(begin: str, number: int) -> str:
 
 
 def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool = False) -> FromHar:
-    """Make a page, i.e. a folder like those in `sites/`, from another folder that a browser saved.
+    """Make a page, i.e. a folder like those in `sites/`, from the folder in which a browser saved a page.
 
     The document is `index.html`, or the only document of the folder. The search for references starts at the document.
     The initiator of a file is the first file with a reference to it. Files without an initiator are left out. The copy
@@ -227,9 +227,9 @@ def _document(saved: Path) -> Path:
 
 
 def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple[Path, str]]:
-    """The document and the files to which it refers, directly or via other files; the keys are their URLs.
+    """The document and the files that it refers to, directly or via other files, in the order of discovery.
 
-    Each file comes with the URL of its initiator. The files are in the order of discovery.
+    The keys are the URLs of the files. Each value has the file and the URL of its initiator.
     """
     named: dict[str, tuple[Path, str]] = {base: (document, "")}
     text = document.read_text(encoding="utf-8", errors="replace")

@@ -3,7 +3,8 @@
 A recording must have a list of entries, and an entry must have a start, a URL and a response. All other values are
 optional; a value of a wrong type counts as absent. An entry that lacks a required value is left out and counted.
 
-No library is used: haralyzer 2.4 raises exceptions for most of `tests/data/har`, har2tree 1.43 for a quarter.
+No library is used: haralyzer 2.4 raises exceptions for most files in `tests/data/har`, and har2tree 1.43 raises
+exceptions for a quarter of them.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ _MOST_BYTES = 1 << 30
 """Maximum size of a decompressed recording, 1 GiB in bytes; no browser exports more."""
 _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
-"""Function that returns the content of a separate file of the recording by its name; None if there is none."""
+"""Takes the name of a separate file of the recording; returns its content, or None if there is no such file."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
-"""A body is cut if it lacks more than this share of its stated size, and also more than this number of bytes."""
+"""The recorder has cut a body that lacks more than this share of its stated size and more than this number of bytes."""
 _HEADER_MOST = 1000
-"""Maximum bytes on the wire of a response without a body, i.e. of its header."""
+"""Largest `_transferSize` of a response that is taken to have no body, only a header, bytes.
+
+If a response has more, a `bodySize` of 0 counts as unknown.
+"""
 _CACHE_HINTS = ("_fromCache", "_fromDiskCache", "_servedFromCache", "fromCache")
 _OF_THE_WEB = re.compile(
     r"utf-8|ascii|iso8859-\d+|cp125\d|cp874|koi8-[ru]|shift_jis|cp932|euc_(jp|kr)|gbk|gb2312|gb18030|big5|utf-16(-[lb]e)?"
@@ -79,7 +83,10 @@ class Entry:
     transfer_bytes: int | None
     """Bytes of header and body on the wire (`_transferSize`); None if unknown."""
     cached: bool
-    """Whether the body came from a cache instead of the network, also if a 304 response confirmed it."""
+    """Whether the body came from a cache instead of the network.
+
+    Also true if a 304 response confirmed the cached body.
+    """
     initiator: str
     """URL of the resource that caused the request; empty if unknown."""
     resource_type: str
@@ -327,7 +334,10 @@ def _encoded(text: str, charset: str, size: int) -> bytes:
 
 
 def _initiator(value: Any) -> str:
-    """URL of an initiator, which is an object with a call stack (Chromium) or a URL (WebPageTest); empty if unknown."""
+    """URL of an initiator; empty if unknown.
+
+    The recorded value is an object with a call stack (Chromium) or the URL itself (WebPageTest).
+    """
     if isinstance(value, str):
         return value
     value = _object(value)

@@ -60,7 +60,10 @@ class References:
     """Rewrites the references of a copied page; it knows the resource of the copy for each recorded URL."""
 
     targets: Mapping[str, Fetch]
-    """Resource of the copy by recorded URL; a URL that redirected has the final resource."""
+    """Maps each recorded URL to its resource in the copy.
+
+    A URL that redirected is mapped to the resource at the end of its redirections.
+    """
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     changed: set[int]
@@ -111,8 +114,8 @@ class References:
     def _rebased(self, fetch: Fetch, text: str, base: re.Match[str]) -> tuple[str, list[tuple[Url, Url]], str | None]:
         """Rewrite the URL in a document's `<base>`.
 
-        Returns the document, the pair of base URLs in the recording and in the copy, and the host of the base in the
-        copy.
+        Returns the document, a list with one pair (the base URL in the recording, the base URL in the copy), and the
+        host of the base URL in the copy.
         """
         named = html.unescape(_decoded(next(filter(None, base.groups()[1:]), ""), fetch))
         old = parse(named, fetch.resource.url) or fetch.resource.url
@@ -145,7 +148,10 @@ class References:
         return None
 
     def _tag(self, tag: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> str:
-        """Rewrite a tag so that a browser requests only what the recorded load requested, at any size of the screen."""
+        """Rewrite a tag so that a browser requests only what the recorded load requested.
+
+        This holds for every size of the browser's screen.
+        """
         tag = self._without_integrity(tag, bases, fetch)
 
         def attribute(match: re.Match[str]) -> str:
@@ -200,7 +206,7 @@ class References:
 def named_in(text: str, *, style: bool = False) -> Iterator[str]:
     """Yield every possible reference in a text of HTML, JavaScript or CSS.
 
-    Entities are decoded unless `style` is true, i.e. the text is CSS.
+    `style` says that the text is CSS; entities are decoded only in other texts.
     """
     for match in _REFERENCE.finditer(text):
         value = next(filter(None, (match["word"], match["double"], match["single"])), "")

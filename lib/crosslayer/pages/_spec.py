@@ -1,4 +1,4 @@
-"""Page specifications: read `page.toml` and check every key. Each error names the next step."""
+"""Page specifications: read `page.toml` and check every key. Each error tells the user what to do next."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ResourceSpec:
 
     @property
     def key(self) -> str:
-        """Name of this resource in `after`: its path, or its URL if it is on another origin."""
+        """Name of this resource in `after` of other resources: its path, or its URL if it has an `origin`."""
         return f"https://{self.origin}{self.path}" if self.origin else self.path
 
 
@@ -170,7 +170,7 @@ def find_spec_dir() -> Path:
 
 
 def own_pages(path: Path) -> tuple[Path, ...]:
-    """Folders of the pages in a folder of the user; the folder itself if it is a page.
+    """Folders of all pages in `path`, a folder of the user; only `path` if it is itself a page.
 
     Raises
     ------
@@ -198,8 +198,9 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
         Folder with one folder per page, each with a `page.toml`. Folders whose name begins with a dot or underscore
         are ignored.
     *own
-        Folders of further pages, one each. A page of `spec_dir` that shares a host name with one of these pages is left
-        out, because a name has only one server. `warmup` is never left out, because it is loaded with every page.
+        Further folders, each of which is the folder of one page. A page of `spec_dir` that shares a host name with one
+        of these pages is left out, because a name has only one server. `warmup` is never left out, because it is loaded
+        with every page.
 
     Returns
     -------
@@ -209,7 +210,7 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
     Raises
     ------
     PageError
-        For the first fault; the message names the file, the key and the next step.
+        For the first fault; the message names the file and the key, and tells the user what to do next.
     """
     try:
         folders = sorted(entry for entry in Path(spec_dir).iterdir() if entry.is_dir() and entry.name[0] not in "._")

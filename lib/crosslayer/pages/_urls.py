@@ -4,8 +4,8 @@ It follows RFC 3986, section 6.2.2, and the changes that browsers make before a 
 are in lower case, host names in ASCII (IDNA) and without a final dot. Backslashes before the query become slashes.
 Default port, user name, fragment and dot segments are removed. In the path, an escape of an unreserved character is
 decoded, and every other escape is in upper case. Characters that a path cannot contain are escaped; so are quotes,
-parentheses and &, which have a meaning in documents, style sheets and scripts. The server applies the same rule to the
-path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
+parentheses and &, which have a meaning in documents, style sheets and scripts. The server changes escapes and
+characters in the path of a request in the same way (`emulation/plugin/coalesce/pages.go`, `normalPath`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compress bodies to exact sizes on the wire.
 
-Builds of zlib compress the same input to different sizes. A compressed body is therefore padded to its stated size. The
-padding is an extra field in the gzip header; every decoder skips this field (RFC 1952, section 2.3.1.1).
+Different builds of zlib compress the same input to different sizes. A compressed body is therefore padded to its stated
+size. The padding is an extra field in the gzip header; every decoder skips this field (RFC 1952, section 2.3.1.1).
 """
 
 from __future__ import annotations
