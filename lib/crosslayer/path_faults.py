@@ -53,7 +53,10 @@ class PathFault:
     name: str = ""
     """Cleartext (outer) server name of the selected ClientHellos with ECH; empty for any name."""
     after_s: float = 0.0
-    """Time from the start of the command or load to the start of the fault, seconds."""
+    """Time at which the fault starts, seconds.
+
+    It counts from the start of the command, or in a campaign from the start of each observation, e.g. a page load.
+    """
 
     def __str__(self) -> str:
         match self.selector:

@@ -1,6 +1,6 @@
 """A child process as an object, with methods to start it, send it commands, read its output and stop it.
 
-Used e.g. for server, stub, BIND, dnsproxy and the emulated resolvers. Nothing here depends on the program.
+The child is e.g. the server, the stub, BIND, dnsproxy or an emulated resolver. This module treats all of them alike.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Process:
     def connect(self, control: Path) -> dict[str, Any]:
         """Wait for the program's control socket and send the command `ready`; returns the answer.
 
-        Raises `fault` if this fails, also if the program ends after it has opened the socket.
+        Raises `fault` if the socket does not open or the command fails, e.g. because the program ends in between.
         """
         self.wait_until(lambda: self._connected(control))
         try:
@@ -159,7 +159,7 @@ class Process:
         return result
 
     def follow(self, file: Path) -> None:
-        """Start reading at the end of a file to which the program appends lines; `new_lines` returns them."""
+        """Open a file to which the program appends lines; `new_lines` returns the lines appended from now on."""
         self._lines = file.open("rb")
         self._lines.seek(0, 2)
 

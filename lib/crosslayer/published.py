@@ -25,7 +25,10 @@ class Published:
     curves: pl.DataFrame
     """CDFs of TNSM24 Figs. 5, 6, 9 and 12: `x` (in `unit`) and `cdf` of each vertex, by figure, link, page, series."""
     quantiles: pl.DataFrame
-    """Quantiles (`min`, `p1` to `p99`, `max`, in `unit`) of `curves`, and of unpublished curves (empty `figure`)."""
+    """Quantiles (`min`, `p1` to `p99`, `max`, in `unit`) of CDFs: of those in `curves`, and of others.
+
+    The others are in no published figure; their column `figure` is empty.
+    """
     points: pl.DataFrame
     """Claims about one point of a distribution: quantile level `cdf`, value `x` in `unit`, by `claim_id`."""
     heatmap: pl.DataFrame
@@ -35,7 +38,7 @@ class Published:
     links: pl.DataFrame
     """TNSM24 Table II: `rtt_ms`, `down_mbit`, `up_mbit` of each link."""
     sizes: pl.DataFrame
-    """IMC22 Table 1: bytes of IP payload, by series and part of the exchange, as quantiles of the resolvers' values."""
+    """IMC22 Table 1: quantiles over the resolvers of the bytes of IP payload, by series and part of the exchange."""
     claims: pl.DataFrame
     """All claims, every column as text: `paper`, `claim_id`, `value`, `unit`, `kind` and more."""
 

@@ -1,7 +1,7 @@
-"""Locate this project's own programs and files: pages, links, published values. The first match is used:
+"""Locate this project's own programs and files: pages, link profiles, published values. The first match is used:
 
 1. an environment variable of the user;
-2. the checkout: the working folder or one above it, else the checkout of this package;
+2. a checkout: the one that contains the working folder; if there is none, the one that this package is imported from;
 3. the package: the folder `CROSSLAYER_SHARE` (set by Nix), or the one in the wheel, laid out like a checkout;
 4. for programs, those that `crosslayer setup` built from the wheel's sources, then the PATH and the system's folders.
 

@@ -12,7 +12,7 @@ import zlib
 from crosslayer.pages._errors import PageError
 
 PADDING_SHARE = 0.06
-"""Maximum share of padding in a body's wire size, so that the size is mostly that of the content."""
+"""Maximum share of padding in a body's wire size. Most of the size is thus that of the compressed content."""
 PADDING_LEAST = 64
 """Padding that is allowed at any wire size, in bytes, because `PADDING_SHARE` of a small size is too little."""
 GZIP_PADDING = range(6, 65538)
@@ -30,7 +30,8 @@ def fitted(content: bytes, wire_bytes: int, *, where: str) -> bytes:
     Raises
     ------
     PageError
-        If the content is too large, or no padding of an allowed size fits; the message names possible sizes.
+        If the compressed content is too large for `wire_bytes`, or so small that it needs more padding than is
+        allowed. The message names the sizes of compressed content that fit.
     """
     body = gzip_compress(content)
     padding = wire_bytes - len(body)

@@ -57,7 +57,7 @@ __all__ = [
 
 
 OF_SEVERAL = ("index.html", RECORD)
-"""Files in a study's folder that the RO-Crate omits, because further runs write them again."""
+"""Files in a study's folder that the RO-Crate omits, because later reports overwrite them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     machines: tuple[str, ...]
     """Cores and processor of each machine: first the machine of the campaign, then the machines of its repeats.
 
-    Equal texts occur once. `repeats` finds the repeats.
+    Each description occurs once, even if several machines share it. The repeats are the campaigns that the function
+    `repeats` returns.
     """
     revision: str
     sentences: tuple[tuple[str, str], ...]
@@ -94,7 +95,8 @@ class Whole:
     increases: tuple[tuple[str, ...], ...]
     """Table of the increases of the page load time compared with plain DNS.
 
-    The first row is the header. Each further row has a topic and a transport.
+    The first row is the header. Each further row is for one topic, clock and transport. Its first cell names them, and
+    the other cells have the increase for each page.
     """
     evidence: str
     """Text on the studies, machines and revisions; empty if there is no part with sentences or increases."""
@@ -103,7 +105,7 @@ class Whole:
     intervals: tuple[tuple[str, AnswerInterval], ...]
     """Topic and interval of each number of the answer.
 
-    If the campaign was in real time, the topic ends with these words.
+    If the campaign was in real time, the topic ends with the words "in real time".
     """
     counts: str
     """Sentence with the number of published results for each verdict; empty if no result was measured."""
@@ -181,7 +183,7 @@ def _intervals(study: Study, campaigns: Sequence[Dataset]) -> tuple[AnswerInterv
 
 
 def _interval(of: Mapping[str, AnswerNumber]) -> AnswerInterval:
-    """Mean and prediction interval of one number; `of` has the number of each campaign."""
+    """Mean and prediction interval of one number of the answer; `of` has the number by campaign."""
     numbers = list(of.values())
     further = _further(numbers)
     held_out = 0
@@ -288,7 +290,10 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
 
 
 def _expected(parts: Sequence[CampaignAnswer]) -> str:
-    """Sentence on how far the numbers of a further campaign may differ, by clock and unit; empty without intervals."""
+    """Sentence on how far, for each clock and unit, the numbers of a further campaign may differ from ours.
+
+    It is empty if no number has an interval.
+    """
     by_clock = []
     for clock, name in _CLOCKS.items():
         most: dict[str, float] = {}

@@ -23,7 +23,7 @@ class _DriftResult:
 
 
 def confirmations(study: str, folder: Path | None = None) -> dict[str, str]:
-    """Sentences on the committed campaigns of a study that were measured again, by folder name of the campaign.
+    """For each committed campaign of a study that was measured again: its folder name, and a sentence on the result.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
-"""Minimum number of figures for several processes. With fewer figures, they save less time than their start takes."""
+"""Minimum number of figures for several processes. With fewer figures, the processes save less time than they cost."""
 _ONE_AT_A_TIME = 5_000_000
 """Maximum number of rows of a dataset for several processes. One process draws the figures of a larger dataset.
 
@@ -90,7 +90,7 @@ class Drawer:
         return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
     def verdict_virtual(self, figure: Figure, verdict: str) -> str:
-        """Answer to a figure's question from the second campaign; sentences that are also in `verdict` are left out.
+        """The second campaign's answer to a figure's question, without the sentences that are also in `verdict`.
 
         `verdict` is the answer from the first campaign. If no sentence remains, the result is "As in real time.". The
         result is empty unless the second campaign is in virtual time.

@@ -20,7 +20,10 @@ _FILE = "about.json"
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
-    """All facts as plain values: campaign, overview, provenance, confirmations, versions, whole (`campaign.json`)."""
+    """All facts as plain values, by key: `campaign`, `overview`, `provenance`, `confirmations`, `versions`, `whole`.
+
+    `whole` is the text of `campaign.json`.
+    """
     return {
         "campaign": dataset.campaign.campaign,
         "overview": overview(dataset),

@@ -58,7 +58,7 @@ class Saved:
 
     @property
     def verdict_virtual(self) -> str:
-        """Answer to the question from a second campaign, in virtual time; empty if there is none."""
+        """The answer of a second campaign, in virtual time, to the figure's question; empty without such an answer."""
         return self._kept("verdict_virtual")
 
     @property
@@ -276,8 +276,8 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     Returns
     -------
     polars.DataFrame or None
-        Columns `campaign` and those of `crosslayer.claims.check`, rows in the order of the claims. None if there is no
-        table of this campaign with the columns of this version.
+        Columns `campaign` and those of `crosslayer.claims.check`, rows in the order of the claims. None if the folder
+        has no table of the dataset's campaign, or if another version of crosslayer wrote it with other columns.
 
     Raises
     ------
@@ -299,9 +299,10 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
 
 
 def study_verdicts(study: Study, folder: Path) -> pl.DataFrame | None:
-    """Verdicts on the claims that a study checks, from its campaign in a folder; columns as in `saved_claims`.
+    """Saved verdicts on the claims that a study checks, from the study's table in a folder.
 
-    None if the folder has no such verdicts, `ReportError` if their file cannot be read.
+    The columns are those of `saved_claims`. None if the folder has no such table with these columns; `ReportError` if
+    the table cannot be read.
     """
     if study.claims is None or (verdicts := _read_claims(folder / study.name / _CLAIMS)) is None:
         return None

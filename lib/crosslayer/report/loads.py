@@ -33,9 +33,10 @@ def save_loads(dataset: Dataset, folder: Path) -> None:
 
 
 def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
-    """Captured loads that have a page: its address, the duration in ms, and the conditions by column.
+    """For each captured load that has a page: the page's address, and the load's duration and conditions.
 
-    The keys are `href`, `ms` and `conditions`. Addresses are relative to the study's page.
+    The keys are `href` (the address, relative to the study's page), `ms` (the duration, in ms) and `conditions` (value
+    by column).
     """
     pages = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
     return [

@@ -56,9 +56,10 @@ _HOSTS = Section(HOSTS.notebook, "Hosts", "The machines that measured this campa
 def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     """Write the pages of a folder from the figures, claims and answers saved in it.
 
-    `index.html` has the answer, its figure, the verdicts by paper and the questions. `claims.html` has every claim,
-    `STUDY/index.html` the figures of a study. `report.js` draws their charts. No file needs a network. Figures and
-    claims of the dataset's study are shown only if they are from this campaign; those of other studies are all shown.
+    `index.html` has the answer with its figure, the verdicts grouped by paper, and the questions of the studies.
+    `claims.html` has every claim. `STUDY/index.html` has the figures of a study, whose charts `report.js` draws. No
+    file needs a network. Figures and claims of the dataset's study are shown only if they are from this campaign; those
+    of other studies are all shown.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def whole(dataset: Dataset, folder: Path) -> str:
 
 
 class _Content:
-    """Figures, claims and notices that the pages show: those of a campaign and of the other studies in a folder."""
+    """Figures, claims and notices of the pages: those of a campaign, and those that the folder has of other studies."""
 
     def __init__(self, dataset: Dataset, folder: Path, notice: str) -> None:
         campaign = dataset.campaign.campaign
@@ -343,7 +344,7 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
 
 
 def _answers(saved: Saved) -> list[str]:
-    """Answer of a figure from its campaign, then from the second campaign in virtual time, if there is one.
+    """Answers of a figure: first that of its own campaign, then that of a second campaign, if it is in virtual time.
 
     Figures that compare clocks have no answers here.
     """
@@ -362,8 +363,9 @@ def _by_claim(others: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
 def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> list[dict[str, Any]]:
     """Comparison of each pair of campaigns, with the names of both (`first`, `second`).
 
-    `claims` is the number of claims that both campaigns measured. `first_verdicts` and `second_verdicts` are texts: how
-    often each campaign has each verdict on these claims. `changed` is the number of these claims whose verdicts differ.
+    `claims` is the number of claims that both campaigns measured. `first_verdicts` and `second_verdicts` are texts.
+    They state, for each verdict, on how many of these claims the campaign has it. `changed` is the number of these
+    claims whose verdicts differ.
     """
     if verdicts is None or of_others is None:
         return []

@@ -1,4 +1,4 @@
-"""The report as PDF, printed by Chromium as an ordinary process."""
+"""Print the report to PDF with a Chromium that runs outside the namespaces and guests of the measurements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
     Parameters
     ----------
     dataset, folder
-        As for `write_index`, which must have written the folder.
+        As for `write_index`. The PDF is made from the same saved figures, claims and answers.
     file
         Path of the PDF; its folder is created if it is missing.
 
@@ -61,7 +61,7 @@ def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
     BrowserError
         If there is no Chromium.
     ReportError
-        If Chromium does not start or does not print, or the file cannot be written.
+        As for `write_index`. Also if Chromium does not start or does not print, or the PDF cannot be written.
     """
     programs = find_browser()
     other_way = f"Open {folder / 'index.html'} in any browser and print it from there."

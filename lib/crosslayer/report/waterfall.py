@@ -1,6 +1,7 @@
 """One load as a waterfall: lookup, connection, requests, events at the server, and packets, on one time axis.
 
-Packets are drawn from data that is readable without keys: time, size and QUIC packet types. The keys are for Wireshark.
+Packets are drawn from data that is readable without keys: time, size and QUIC packet types. The TLS keys in the capture
+file are not used here; with them, Wireshark decrypts the packets.
 """
 
 from __future__ import annotations
@@ -296,9 +297,10 @@ def _packet(frame: Frame) -> Packet | None:
 def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tuple[Frame, Packet]]:
     """The packets that the client sent or received, each with its direction.
 
-    Captures that other programs wrote often lack these directions. The client is then the sender of any packet that
-    begins a connection: a QUIC Initial, a SYN without ACK, or a query to port 53. The address of the client determines
-    the direction of all other packets. Packets whose direction stays unknown are left out.
+    If the file does not record the directions, as is common for captures of other programs, they are derived. The
+    client is then the sender of any packet that begins a connection: a QUIC Initial, a SYN without ACK, or a query to
+    port 53. The address of the client determines the direction of all other packets. Packets whose direction stays
+    unknown are left out.
 
     Raises
     ------

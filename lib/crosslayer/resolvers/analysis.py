@@ -80,7 +80,7 @@ class TargetResult:
 
     target: ResolverTarget
     group: int | None
-    """Number of the group of targets with similar first queries, from 1.
+    """Number of the target's group, from 1. A group has targets with similar times of the first query, see `LEGEND`.
 
     None with fewer than `MIN_ROUNDS` rounds or with a flag of `NOT_RANKED`.
     """
@@ -89,7 +89,7 @@ class TargetResult:
     failed: int
     """Number of visits whose first query failed."""
     reasons: dict[str, int]
-    """Number of visits by reason of failure."""
+    """For each reason why a query failed: number of visits in which a query failed for this reason."""
     not_asked: str | None = None
     """Why the target was excluded, from the start or during the comparison; None if it was not excluded."""
     flags: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class SelfCheck:
 
     @property
     def differs(self) -> bool:
-        """Whether the whole interval is more than `MARGIN_MS` from 0, which is a fault of the procedure."""
+        """Whether the whole interval is above `MARGIN_MS` or below `-MARGIN_MS`; the procedure then has a fault."""
         low, high = self.difference.low, self.difference.high
         return low is not None and high is not None and (low > MARGIN_MS or high < -MARGIN_MS)
 
@@ -154,8 +154,8 @@ class ResolverComparison:
 def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> ResolverComparison:
     """Summarise a comparison from all its entries.
 
-    `not_asked` has excluded targets, as in `compare`. The targets whose operator asked to stop (`measured.stops`) are
-    excluded too.
+    `not_asked` maps the numbers of excluded targets to reasons, as in `compare`. The targets whose operator asked to
+    stop (`measured.stops`) are excluded too.
     """
     stopped = stopped_targets(measured.plan, measured.stops)
     return compare(
@@ -181,8 +181,8 @@ def compare(
 ) -> ResolverComparison:
     """Summarise the visits of a plan; rounds may be missing.
 
-    `not_asked` has the excluded targets by number, each with the reason; they may have visits. `checks` has the network
-    check of each vantage point, and `disturbances` the disturbances of its rounds.
+    `not_asked` maps the numbers of excluded targets to reasons; these targets may have visits. `checks` maps each
+    vantage point to its network check, `disturbances` to the disturbances of its rounds.
     """
     ranking = _ranking(plan, visits, checks or {}, disturbances)
     lines = _results(plan, ranking, times_of(plan), not_asked or {})
@@ -331,7 +331,7 @@ def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
 
 
 def explained(error: str) -> str:
-    """A client's error in plain words; an error of another kind is returned unchanged."""
+    """A client's error in plain words; an error that this function does not know is returned unchanged."""
     if error == "timeout":
         return "no answer"
     if "application protocol" in error or "application_protocol" in error:

@@ -11,9 +11,9 @@ from crosslayer.vocabulary import EventKind
 _LEAST_S = 0.1
 """Least duration of a sleep and least size of a clock step that count as a disturbance, s."""
 _SLEW = 0.001
-"""Deviation of the time of day that is no clock step, as a share of the elapsed time; `_LEAST_S` is added.
+"""Share of the elapsed time. A deviation of the time of day above this share plus `_LEAST_S` is a clock step.
 
-Without a step, Linux corrects its time of day by at most 500 ppm of the elapsed time. The limit is twice as large.
+Without a step, Linux corrects its time of day by at most 500 ppm of the elapsed time. This share is twice as large.
 """
 _TOGETHER_S = 0.001
 _ATTEMPTS = 10

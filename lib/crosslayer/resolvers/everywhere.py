@@ -1,8 +1,8 @@
 """Measure a comparison from several machines; each measures every target in every round.
 
-Each round of a machine opens a separate Dask cluster by SSH (`campaign.cluster`). A machine that fails therefore loses
-only its own rounds, and continues when it is reachable again. The starting machine, on which the user starts the
-comparison, stores all rows.
+For each round of each machine, a separate Dask cluster is opened by SSH (`campaign.cluster`). Therefore, if a machine
+fails, only its own rounds are lost. It continues when it is reachable again. The starting machine, on which the user
+starts the comparison, stores all rows.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def measure(
     hosts
         SSH destination of each vantage point.
     queries_per_s, per_day
-        Limits of each operator, divided equally among the vantage points.
+        Limits of the queries to each operator, for all vantage points together; each gets an equal share.
     consent, ca, not_asked
         As in `RoundRequest`.
     say

@@ -20,10 +20,13 @@ from crosslayer.vocabulary import EventKind, Protocol
 SLOWER_MS = 10.0
 """Minimum extra time of a cache miss compared with a hit, ms.
 
-A change of the path's RTT counts if it is at least half of this value.
+Half of this value is the minimum change of a path's RTT that is flagged.
 """
 _SLOWER_SHARE = 0.2
-"""Minimum extra time as a share: of the next query's time (cache miss) or of the shorter median RTT (path change)."""
+"""Minimum extra time, as a share of the shorter time.
+
+For a cache miss, the shorter time is that of the next query. For a path change, it is the shorter median RTT.
+"""
 
 _JITTERS = 20.0
 """Minimum extra time of a cache miss, in multiples of the jitter.
@@ -143,7 +146,10 @@ def _of_disturbances(disturbances: Sequence[Disturbance]) -> Iterable[Flag]:
 
 
 def _forgotten(plan: ComparePlan, by_target: dict[int, list[TargetVisit]]) -> Iterable[Flag]:
-    """Flags of a network that forgets idle UDP flows: one for QUIC, one for DoUDP, whose idle times may differ."""
+    """Flags of a network that forgets idle UDP flows: one for QUIC, one for DoUDP.
+
+    The network may forget the flows of QUIC and of DoUDP after different idle times.
+    """
     for name, quic in (("QUIC", True), (str(Protocol.DOUDP), False)):
         numbers = tuple(
             number
@@ -174,7 +180,7 @@ def _intercepted(plan: ComparePlan, check: NetworkCheck | None) -> Iterable[Flag
 def _blocked(
     plan: ComparePlan, by_target: dict[int, list[TargetVisit]], by_address: dict[str, list[int]]
 ) -> Iterable[Flag]:
-    """Flags of ports at which no address answers although all answer at other ports; needs at least two addresses."""
+    """Flags of blocked ports: no address answers there, although at least two addresses answer at other ports."""
     by_port: dict[tuple[str, int], list[int]] = {}
     for number, target in enumerate(plan.targets):
         if by_target[number]:

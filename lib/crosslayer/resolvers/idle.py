@@ -26,7 +26,7 @@ class Forgetting:
     silent: int
     """Number of those `queries` that got no answer.
 
-    After the others, the server saw another port or address of the client.
+    The other queries were answered, but the server saw another port or address of the client.
     """
 
     @property
@@ -59,8 +59,8 @@ def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
 
     Either all `queries` used QUIC, or all used DoUDP. A flow was forgotten if the query got no answer, or if the server
     then validated another address or port of the client (QUIC). A connection that server or client closed while it was
-    idle is ignored. The result is also None if another flow was kept for at least as long as a forgotten one, because
-    then packets were lost.
+    idle is ignored. The result is also None if a flow was kept for at least the shortest idle time after which another
+    one was forgotten: the cause is then taken to be lost packets.
     """
     forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
     if not forgotten:

@@ -41,7 +41,7 @@ _OF_NO_ENTRY = (
     "campaign", "study", "clock", "host", "page", "resolver", "operator", "address", "protocol", "port", "role",
     "position", "query_ms",
 )  # fmt: skip
-"""Columns that are dropped before rows become entries: they follow from the plan and other columns.
+"""Columns that are dropped before rows are converted to entries. Their values follow from the plan and other columns.
 
 With these columns, the rows would take twice the memory.
 """
@@ -87,7 +87,7 @@ class Journal:
     def resume(cls, folder: Path, plan: ComparePlan) -> Journal:
         """Continue a stored campaign with the number of rounds in `plan`; the seed is the stored one.
 
-        Raises `CrosslayerError` if the campaign is missing, or differs from `plan` in more than rounds and seed.
+        Raises `CrosslayerError` if the campaign is missing, or differs from `plan` in anything but rounds and seed.
         """
         with Store(folder) as store:
             kept = _plan_of(store.fact("plan"), folder)

@@ -1,7 +1,7 @@
 """Limit the queries to each operator: rate, daily limit and pauses.
 
-For operators outside the machine, the counts are in a file of the user. They therefore apply across runs, and to
-several runs at once. Each query that changes a count replaces the whole file.
+For operators outside the machine, the counts are in a file of the user. They therefore persist from run to run, and
+runs at the same time share them. Each change of a count rewrites the whole file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OperatorState:
     """Queries and pauses of one operator."""
 
     day: str = ""
-    """Date for which `queries` counts, UTC."""
+    """UTC date of the day to which the number `queries` refers."""
     queries: int = 0
     """Number of queries on that day."""
     ready_s: float = 0.0
@@ -55,7 +55,7 @@ class OperatorState:
     refusals: int = 0
     """Number of consecutive refused queries."""
     burst_s: float = 0.0
-    """Pause after the latest queries of another program; 0 if there were none."""
+    """Length of the latest pause that `QueryLedger.charge` set, seconds; 0 if it was never called."""
 
 
 @dataclass(frozen=True, slots=True)

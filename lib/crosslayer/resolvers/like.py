@@ -18,7 +18,8 @@ def measured_times(text: str, where: str) -> MeasuredTimes:
     """Times of the resolver that `DATASET:RESOLVER` or `DATASET:RESOLVER@VANTAGE` names.
 
     The RTTs are those of TCP connects, one in each visit. The resolver's own time is the time of a query on a kept
-    connection minus the RTT of its visit, at least 0. Without misses in the dataset, a miss takes as long as a hit.
+    connection minus the RTT of the same visit; a negative difference counts as 0. If the dataset has no cache misses,
+    the own times of hits also serve as those of misses.
 
     Parameters
     ----------

@@ -327,7 +327,11 @@ def _operator(host: str, name: str) -> str:
 
 
 def _split_port(text: str, default: int, where: str) -> tuple[str, int]:
-    """Split an address or name, IPv6 in brackets, from its optional port; `ResolversError` for an invalid port."""
+    """Split `HOST[:PORT]` into host and port; HOST is a name or an address, with brackets around an IPv6 address.
+
+    Without a port, the port is `default`. A text of another form is returned whole as the host. `ResolversError` for an
+    invalid port.
+    """
     match = re.fullmatch(r"\[([^\]]*)\](?::(\d+))?|([^:]*)(?::(\d+))?", text)
     if match is None:
         return text, default
@@ -339,7 +343,7 @@ def _split_port(text: str, default: int, where: str) -> tuple[str, int]:
 
 
 def _canonical(text: str) -> str | None:
-    """The canonical form of the address of one host; None for any other text."""
+    """The canonical form of `text` if it is the IP address of a single host; None for any other text."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -21,7 +21,10 @@ class AddressLocation:
     longitude: float | None = None
 
     def completed(self, other: AddressLocation) -> AddressLocation:
-        """This location, with missing values from `other`. Latitude and longitude always come from one location."""
+        """This location; `other` supplies the values that it lacks.
+
+        Latitude and longitude are both from this location, or both from `other`.
+        """
         mine = self if self.latitude is not None else other
         number = self if self.asn is not None else other
         return AddressLocation(number.asn, number.as_name, mine.latitude, mine.longitude)
@@ -101,7 +104,7 @@ def positions(texts: Iterable[str], vantages: Sequence[str]) -> dict[str, Addres
 def location_rows(
     resolvers: Mapping[str, AddressLocation], vantages: Mapping[str, AddressLocation]
 ) -> list[dict[str, Any]]:
-    """Rows of the table `resolver_locations`, without the columns that all rows of a campaign have in common."""
+    """Rows of the table `resolver_locations`, without the columns that `Journal` adds to every row."""
     kinds = ((LocatedKind.RESOLVER, resolvers), (LocatedKind.VANTAGE_POINT, vantages))
     return [
         {

@@ -45,10 +45,10 @@ def early(protocol: Protocol) -> bool:
 
 
 def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
-    """Maximum number of queries of a visit: first, next, miss, idle, resumed, early data. DoUDP has no next query.
+    """Maximum number of queries of a visit, of all kinds: first, next, miss, idle, resumed and early data.
 
-    With idle times, a visit over UDP may have one more query, which searches for the time after which the network
-    forgets a flow.
+    A visit over DoUDP has no query of the kind next. With idle times, a visit over DoUDP or QUIC may have one more
+    query, which searches for the time after which the network forgets a flow.
     """
     over_udp = protocol is Protocol.DOUDP or protocol.transport.over_quic
     more = (
@@ -88,7 +88,7 @@ def budget(
     network_check: bool = False,
     apart: bool = False,
 ) -> list[OperatorBudget]:
-    """Maximum number of queries, and of bytes in both directions, that a comparison still has to send to each operator.
+    """Upper limits for each operator: queries that a comparison has yet to send, and their bytes in both directions.
 
     `not_asked` has the numbers of excluded targets, and `visited` has the round and target of each earlier visit. With
     `network_check`, the queries to `NOBODY` are included. `apart` is as in `priming_queries`.

@@ -17,13 +17,13 @@ from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.vocabulary import SIZES_BY_PART, CacheUse, EventKind, Protocol, QueryState, Role
 
 STUDY = "resolvers"
-"""Name of the study in the campaigns of comparisons."""
+"""Name of the study in each campaign that `crosslayer compare` stores."""
 HERE = "host-1"
 """Default name of a vantage point."""
 LEFT_ALONE_AFTER = 3
 """Number of consecutive failed visits after which a target is not queried again.
 
-The same number of visits without any answer ends the queries to an address.
+An address is not queried again either, if none of its visits got an answer and there were at least this many.
 """
 SILENT = "timeout"
 """Error of a query without an answer."""
@@ -44,7 +44,10 @@ class IdleQuery:
     time_ms: float | None = None
     error: str | None = None
     moved: bool | None = None
-    """Whether the server validated another address or port of the client after this query; None without QUIC."""
+    """Whether this query showed the server another address or port of the client, which it then validated.
+
+    None without QUIC, or if the query failed.
+    """
     search: bool = False
     """Whether the query is part of the search for the idle time after which the network forgets the flow.
 
@@ -94,9 +97,9 @@ class TargetVisit:
     vantage: str = HERE
     """Vantage point of the visit."""
     first_bytes: tuple[int, ...] | None = None
-    """Bytes of IP payload of the handshake, the first query and its answer; None without a capture.
+    """Bytes of IP payload of each part of the exchange with the first query; None without a capture.
 
-    The values are in the order of `SIZES_BY_PART`.
+    The parts are the two directions of the handshake, the query and the answer, in the order of `SIZES_BY_PART`.
     """
     resumed_bytes: tuple[int, ...] | None = None
     """As `first_bytes`, for the query on a resumed connection."""
@@ -104,7 +107,7 @@ class TargetVisit:
     """Queries on the first connection, one after each idle time. The last query may have failed."""
 
     def time_ms(self, key: str) -> float | None:
-        """The time with this key: the name of a field, or `idle_key` of an idle time."""
+        """One of the visit's times, ms. `key` is the name of a field, or `idle_key` of the idle time before a query."""
         for query in self.idle:
             if not query.search and idle_key(query.idle_s) == key:
                 return query.time_ms
@@ -113,7 +116,10 @@ class TargetVisit:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors by name of the query; the first query and queries of the search for an idle time are left out."""
+        """Errors of the visit's queries, by kind of query, e.g. `next query`.
+
+        The first query and the queries with `IdleQuery.search` are left out.
+        """
         if not (self.next_error or self.miss_error or self.resumed_error or self.early_error or self.idle):
             return {}  # most visits
         errors = {
@@ -127,7 +133,7 @@ class TargetVisit:
 
 
 def idle_key(idle_s: float) -> str:
-    """Key of the time of the query after this idle time."""
+    """Key by which `TargetVisit.time_ms` finds the time of the query after this idle time."""
     return f"idle_{idle_s:g}s_ms"
 
 
@@ -231,7 +237,7 @@ class ComparePlan:
 
     @property
     def most_repeats(self) -> int:
-        """Number of times that disturbed rounds may be measured again, summed over all rounds of one vantage point."""
+        """Maximum number of repetitions of disturbed rounds, for all rounds of one vantage point together."""
         return max(2, self.rounds // 10)
 
     def order(self, round_: int) -> list[int]:
@@ -262,7 +268,10 @@ class ComparePlan:
         options: Mapping[str, Any],
         where: str,
     ) -> ComparePlan:
-        """The comparison's plan in a campaign's plan; `ResolversError` if `options` are not of a comparison."""
+        """Make the plan of a comparison from the parts of its campaign's plan.
+
+        `ResolversError` if `options` are not those of a comparison.
+        """
         known = checked(dict(options), CompareOptions, where=where, error=ResolversError, json_file=True)
         (name,) = names
         return cls(
@@ -386,7 +395,7 @@ class Progress:
     entries
         Earlier entries.
     record
-        Function that stores new entries. `add` first calls this function and then counts the entries.
+        Function that stores new entries. `add` first calls this function and then updates the object's own state.
     """
 
     def __init__(
@@ -451,7 +460,7 @@ class Progress:
         return _attempts(self.disturbances).get(round_, 0)
 
     def voids(self, round_: int) -> int | None:
-        """Number of the attempt that a disturbance of this round voids; None after `most_repeats` repetitions."""
+        """Number of the round's attempt that a new disturbance would void; None after `most_repeats` repetitions."""
         repeats = sum(_attempts(self.disturbances).values())
         return self.attempt(round_) if repeats < self.plan.most_repeats else None
 
@@ -462,8 +471,8 @@ class Progress:
     def left_alone(self, target: int) -> bool:
         """Whether a target is not queried again.
 
-        This is the case if its operator asked to stop, its latest `LEFT_ALONE_AFTER` visits failed, or its address
-        never answered.
+        There are three reasons. Its operator asked to stop. Or its latest `LEFT_ALONE_AFTER` visits failed. Or its
+        address answered in none of at least `LEFT_ALONE_AFTER` visits, over UDP and TCP if it has targets for both.
         """
         one = self.plan.targets[target]
         if one.operator in self.stops or self._failed.get(target, 0) >= LEFT_ALONE_AFTER:
@@ -501,9 +510,9 @@ def _over_udp(target: ResolverTarget) -> bool:
 
 
 def _attempts(disturbances: Iterable[Disturbance]) -> dict[int, int]:
-    """Number of the latest attempt at a round, by number of the round.
+    """Number of the latest attempt at each repeated round, by number of the round.
 
-    Only rounds are included of which a disturbance voided an attempt, so that the round is repeated.
+    A round is repeated if a disturbance voided an attempt. Other rounds are absent.
     """
     attempts: dict[int, int] = {}
     for one in disturbances:
@@ -525,7 +534,7 @@ def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, st
 
 
 def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
-    """Rows of an entry, by table, without the columns that all rows of a campaign have in common."""
+    """Rows of an entry, by table, without the columns that `Journal` adds to every row."""
     if isinstance(entry, OperatorStop):
         return _event(EventKind.STOPPED, entry.stopped_s, entry.operator, entry.reason)
     if isinstance(entry, OperatorLimit):

@@ -45,7 +45,7 @@ class CompareRequest:
 
     plan: ComparePlan
     left_out: list[str]
-    """Entries of lists that are not measured, each with its reason."""
+    """Entries of the user's resolver lists that are not measured, each with the reason."""
     not_asked: Mapping[int, str]
     """Targets of the stop list by number, each with its reason."""
     queries_per_s: float
@@ -91,8 +91,8 @@ def request(
 ) -> CompareRequest:
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
-    Without `everything`, only the first address of each resolver is measured, and no resumed connection. DoTCP is then
-    measured only if `protocols` contains it or a resolver has no other transport.
+    Without `everything`, only the first address of each resolver is measured, and resumed connections are not measured.
+    DoTCP is then measured only if `protocols` contains it or a resolver has no other transport.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> 
 
 
 def announce(request: CompareRequest, say: Say) -> None:
-    """Print what is left out, and the maximum that will be sent to each operator."""
+    """Print which resolvers are left out, and upper limits of the queries and bytes for each operator."""
     for entry in request.left_out:
         say(f"left out: {entry}")
     stopped = {request.plan.targets[number]: reason for number, reason in request.not_asked.items()}
@@ -223,7 +223,7 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
 
 
 def _outside(request: CompareRequest) -> list[str]:
-    """Addresses outside the machine that will be queried, so that the user must consent."""
+    """Addresses to query that are outside this machine; the user must consent to the queries to them."""
     asked = [target.address for number, target in enumerate(request.plan.targets) if number not in request.not_asked]
     if needs_check(request.plan, request.not_asked):
         asked.append(manners.NOBODY)

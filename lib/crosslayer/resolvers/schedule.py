@@ -12,7 +12,7 @@ from crosslayer.resolvers.errors import ResolversError
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _LOOK_S = 600.0
-"""Longest sleep before the clock is read again during a wait, s. The clock may be set meanwhile."""
+"""During a wait, the clock is read again after at most this time, s, because it may be set meanwhile."""
 
 
 def seconds(text: str, where: str) -> float:

@@ -60,7 +60,10 @@ from crosslayer.vocabulary import SIZES_BY_PART, EventKind
 
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CACHED_FOR_S = 10.0
-"""Least remaining time of an answer in the resolver's cache, s. Below it, a query fills the cache before a visit."""
+"""Time for which the resolver must still cache the answer when a visit begins, s.
+
+If the remaining time is shorter, a separate query fills the cache again before the visit.
+"""
 _SOON_S = 3.0
 """As `_CACHED_FOR_S`, but before a query on an idle connection."""
 _TTL_STEP_S = 1.0
@@ -68,9 +71,9 @@ _TTL_STEP_S = 1.0
 _CHECK_S = 2.0
 """Maximum wait for an answer to the network check, s. A middlebox that answers is near."""
 _AT_ONCE = 5
-"""Number of operators that are visited in turn.
+"""Number of operators whose visits are interleaved, query by query.
 
-With more operators, the turns would be so far apart that servers close kept connections.
+With more operators, the queries of a visit would be so far apart that servers close kept connections.
 """
 _SETTLE_S = 0.1
 """Time for which a client still receives tickets and path MTU probes after an answer, s.
@@ -85,16 +88,19 @@ _SHORT_S = 10.0
 If a server sees another address of the client after a shorter time, the cause is a disturbance.
 """
 _RESETS = 2
-"""Number of operators that must reset TCP connections in one round for the round to count as disturbed.
+"""A round counts as disturbed if at least this number of operators reset TCP connections in it.
 
-A single operator may have restarted its server.
+One operator does not suffice, because it may have restarted its server.
 """
 Steps = Iterator[float | TargetVisit]
 """Steps of an operator: the time (CLOCK_MONOTONIC, s) at which its next query may leave, or a finished visit."""
 
 
 def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
-    """Whether a comparison needs the network check: it sends queries to UDP port 53, which some networks intercept."""
+    """Whether a comparison needs the network check, i.e. sends queries to UDP port 53.
+
+    Some networks intercept these queries.
+    """
     return any(
         target.protocol is Protocol.DOUDP and target.port == Protocol.DOUDP.transport.port and number not in not_asked
         for number, target in enumerate(plan.targets)
@@ -365,8 +371,8 @@ class Visitor:
     def _idle_times(self, target: ResolverTarget) -> list[tuple[float, bool]]:
         """Idle times of a visit, s, ascending; for each, whether it is part of the search.
 
-        The search finds the time after which the network forgets a flow. It begins when a flow was forgotten. It adds
-        to each visit over UDP one idle time, between the known bounds of the sought time.
+        The search finds the time after which the network forgets a flow. It begins as soon as a flow was forgotten.
+        Each later visit over UDP then has one more idle time, which lies between the known bounds of the sought time.
         """
         times = [(idle_s, False) for idle_s in self._plan.idle_s]
         quic = target.protocol.transport.over_quic
@@ -403,7 +409,8 @@ class Visitor:
     def _turn(self, target: ResolverTarget, visit: TargetVisit | None = None) -> Iterator[float]:
         """Wait until the operator's limits allow a query to the target.
 
-        If `visit` is given, the query is on its first connection, and the wait counts as idle time of that connection.
+        `visit` is given if the query is on the visit's first connection. The wait then counts as idle time of this
+        connection.
         """
         since_s = time.monotonic()
         while ready_s := self._ledger.take(target.operator):
@@ -414,9 +421,10 @@ class Visitor:
     def _primed(self, target: ResolverTarget, server: Resolver, least_s: float) -> Generator[float, None, str | None]:
         """Fill the resolver's cache by a query on a separate connection; returns the error of this query.
 
-        Nothing is sent in three cases: the cached answer remains valid for at least `least_s`, the budget of these
-        queries is spent, or a middlebox answers them. If the cached answer remains valid for a shorter time, the query
-        waits until it has expired. An earlier query would not renew the cached answer.
+        Nothing is sent in three cases: the cached answer remains valid for at least `least_s`, the budget of queries
+        that fill the cache is spent, or a middlebox answers all queries to the target. If the cached answer remains
+        valid for a shorter time, the query waits until it has expired. An earlier query would not renew the cached
+        answer.
         """
         cached_for_s = self._cached_until_s.get(target.address, 0.0) - elapsed_s()
         if cached_for_s >= least_s or self._priming_left[target.address] <= 0 or self._intercepted(target):

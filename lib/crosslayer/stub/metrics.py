@@ -55,7 +55,7 @@ class QueryMetrics:
     early_data: bool
     """Whether the query was sent before the handshake was complete."""
     early_data_accepted: bool | None
-    """Whether the server accepted the query as early data, as the stub reports it. Only the server log proves it.
+    """Whether, according to the stub, the server accepted the query as early data; only the server log proves it.
 
     None if the query was not sent as early data, or if the handshake did not end.
     """
@@ -66,11 +66,14 @@ class QueryMetrics:
     answer_bytes: int
     """Size of the DNS message from the upstream, with padding, without framing; 0 if no message arrived."""
     retries: int
-    """Number of repetitions of the query: after a fault, a loss, or too long without an answer on its connection."""
-    silence_ms: float
-    """Wait for a packet on an idle connection (one PTO) before the query was also sent over a new connection.
+    """Number of times that the stub sent the query again.
 
-    0 if the query was not sent over a new connection for this reason.
+    The reasons are a fault, a loss, or a connection that gave no answer for too long.
+    """
+    silence_ms: float
+    """Time for which the stub waited for a packet on an idle connection before it also sent the query over a new one.
+
+    It is one PTO of the idle connection. 0 if the query was not sent over a new connection for this reason.
     """
     tcp_fallback: bool
     """Whether the query was repeated over TCP, because the answer over DoUDP was truncated."""

@@ -14,15 +14,15 @@ from crosslayer.vocabulary import Sharing
 _URL = re.compile(
     r"[a-z0-9]+://(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::[0-9]+)?(?:/[^\s?#]*)?", re.ASCII | re.IGNORECASE
 )
-"""Pattern of an upstream's URL; group 1 (IPv6) or 2 is the host."""
+"""Pattern of an upstream's URL. The host is in group 1 if it is an IPv6 address, otherwise in group 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """HTTP/3 gateway of a stub with DoH3: a reverse proxy that forwards requests of browsers to the upstream.
 
-    In DNS answers, the stub replaces the upstream's address by the gateway's. Browsers then send their requests for
-    hosts on the upstream to the gateway.
+    In DNS answers, the stub replaces the upstream's address by the gateway's. Browsers then send the requests for hosts
+    with the upstream's address to the gateway.
     """
 
     listen: str
@@ -52,9 +52,9 @@ class StubSettings:
     server_name: str = ""
     """Name of the upstream in its certificate, in SNI and in the HTTP authority; empty if it is the URL's host."""
     resumption: Resumption | None = None
-    """State of an earlier session that a new connection may use.
+    """What a new connection may reuse from an earlier session.
 
-    None means tickets; with a transport that has no tickets, it means no state.
+    None stands for the default of the transport: tickets, or nothing if the transport has no tickets.
     """
     timeout_s: float = 5.0
     """Time without an answer after which the stub answers a query with SERVFAIL, seconds."""
@@ -63,7 +63,7 @@ class StubSettings:
     udp_retransmit_s: float = 1.0
     """Time without an answer after which DoUDP repeats a query, seconds. It doubles for each further repetition."""
     probe_idle_after_s: float = 1.0
-    """A connection counts as idle if its last answer is older than this time, seconds; with 0, it never does.
+    """Time after its last answer from which a connection counts as idle, seconds; with 0, none ever counts as idle.
 
     The next query tests an idle connection. If no packet arrives within one PTO after this query, the stub also sends
     the query over a new connection.

@@ -17,7 +17,7 @@ from crosslayer.stub.settings import StubSettings
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Numbers of queries and connections since the start of a stub, and its state now."""
+    """Counts of queries and connections since the stub was started, and the stub's present state."""
 
     queries: int
     """Number of finished queries, including those without an answer."""
@@ -81,8 +81,9 @@ class Stub(Process):
     def reset_sessions(self) -> int:
         """Close the upstream connections; the next query sets up another with the stored ticket and token.
 
-        Returns the number of closed connections. The stub waits at most 1 s for queries in progress and for the first
-        ticket, then aborts unfinished queries. Afterwards `metrics` has their rows. Any thread may call this method.
+        Returns the number of closed connections. Before the stub closes a connection, it waits at most 1 s for queries
+        in progress and, if it has no ticket yet, for a first ticket. It then aborts queries that are still unfinished.
+        Afterwards `metrics` has the rows of all these queries. Any thread may call this method.
         """
         return int(self.command("reset-sessions")["closed"])
 
@@ -91,11 +92,14 @@ class Stub(Process):
         return int(self.command("forget")["closed"])
 
     def carried(self) -> dict[int, int]:
-        """Number of requests that the gateway forwarded since the last reset, by local port towards the upstream."""
+        """For each local port towards the upstream: number of requests that the gateway forwarded from it.
+
+        The count begins at the last `reset_sessions` or `forget`.
+        """
         return {int(port): count for port, count in self.command("carried")["requests"].items()}
 
     def stats(self) -> Stats:
-        """Numbers of queries and connections since the start of the stub, and its state now."""
+        """Counts of queries and connections since the stub was started, and its present state."""
         return Stats(**self.command("stats"))
 
     def metrics(self) -> list[QueryMetrics]:

@@ -2,10 +2,10 @@
 
 Each emulated path has a fixed RTT. The paper measured over the Internet and states a "typical" RTT for each path. Its
 means also depend on its paths and machines. A mean is therefore reproduced if the interval of our mean is within 2 % or
-0.5 ms of the published mean, whichever is larger. A variance is reproduced if the interval of our variance is within
-half of the published variance. An ordering is reproduced only if the interval of each difference excludes 0. All
-transports use the same emulated path, so only their processing differs. All times are measured between the proxies, as
-in section 4.3 of the paper.
+0.5 ms of the published mean, whichever is larger. A variance is reproduced if the interval of our variance lies between
+0.5 and 1.5 times the published variance. An ordering is reproduced only if the interval of each difference excludes 0.
+All transports use the same emulated path, so only their processing differs. All times are measured between the proxies,
+as in section 4.3 of the paper.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ AWAY = ("EU", "US", "AU")
 MEAN = Tolerance(at_least=0.5, share=0.02)
 """Tolerance of a mean: 2 % or 0.5 ms, whichever is larger. RTT and processing explain deviations of this size."""
 VARIANCE = Tolerance(at_least=0.0, share=0.5)
-"""Tolerance of a variance: half of the published variance.
+"""Tolerance of a variance: the interval must lie between 0.5 and 1.5 times the published variance.
 
-Most 95 % intervals of measured variances are about as wide as this range or wider, relative to the variance.
+Relative to the variance, most 95 % intervals of measured variances are about as wide as this range or wider. A narrower
+range would therefore contain even fewer of them.
 """
 OFTEN_PERCENT = 1.0
 RESOLUTION = {"ms": EXCHANGE_RESOLUTION_MS, "ms²": EXCHANGE_RESOLUTION_MS**2}
-"""Smallest value that the clock resolves, by unit. In virtual time, processing takes less than this.
+"""Smallest time (ms) and smallest variance (ms²) that the clock resolves, by unit.
 
-In virtual time, claims on variances are therefore inconclusive, and so are claims on means on the link without delay.
+In virtual time, processing takes less time than the clock resolves. Claims on variances are therefore inconclusive
+there, and so are claims on means on the link without delay.
 """
 SECOND_PEAK_MS = (251.0, 253.0)
 
@@ -85,9 +87,9 @@ def variance(protocol: str, location: str) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Statistic: number of modes of a distribution between `low` and `high`, ms.
+    """Statistic: number of a distribution's modes that lie between `low` and `high`, ms.
 
-    The first mode of the distribution is not counted. The number has no interval.
+    The lowest of all modes of the distribution is not counted. The number has no interval.
     """
 
     low: float
@@ -100,9 +102,9 @@ class Peaks:
 
 
 def renewed(*protocols: str) -> Measure:
-    """Percentage of queries that needed a new connection instead of the kept one: the highest of these protocols.
+    """Percentage of queries that needed a new connection instead of the kept one.
 
-    All links are pooled.
+    All links are pooled. Of several protocols, the highest percentage counts.
     """
     shares = (median(f"{protocol} new").by(Share(lambda new: new > 0)) for protocol in protocols)
     return maximum(shares)
@@ -116,7 +118,10 @@ def without_tails(protocol: str, location: str) -> Measure:
 def greater(
     statistic: Callable[[str, str], Measure], pairs: Sequence[tuple[str, str]], *locations: str
 ) -> Mapping[str, Measure]:
-    """Differences of a statistic, by name: first minus second protocol of each pair, at each location."""
+    """For each pair of protocols and each location: the statistic of the first minus that of the second protocol.
+
+    The key of each difference names the protocols and the location.
+    """
     return {
         f"{more} over {less}, {location}": statistic(more, location) - statistic(less, location)
         for location, (more, less) in product(locations, pairs)

@@ -140,7 +140,9 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
 
 
 def pace_data(inputs: Inputs) -> pl.DataFrame:
-    """Mean response time on kept connections minus RTT and processing, ms. Processing: mean on the link without delay.
+    """Mean response time on kept connections, less the RTT and the processing time, ms.
+
+    The processing time is the mean response time on the link without delay.
 
     Columns link, protocol, source, nominal_rtt_ms, tolerance_ms, n, rounds, value, low, high, send_delay_ms (median),
     new_connections (number of queries that needed a new connection), failed (number of failed queries).

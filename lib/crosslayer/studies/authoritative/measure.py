@@ -12,9 +12,9 @@ All transports are loaded at the same time. The clients' queries are spread even
 is drawn anew for each round. Successive queries are tens of ms apart and need a few ms of processor time, so no query
 waits for another. A campaign with all transports therefore takes as long as one with a single transport.
 
-In each round, some stubs close their connection after every query. Their new connections use full handshakes or 0-RTT,
-and each of these stubs has one client. At the start of a round, no stub has a connection. The first query of a round to
-each stub or proxy is not analysed.
+Unless the plan uses dnsproxy, each round also has further stubs, which close their connection after every query. Their
+new connections use full handshakes or 0-RTT, and each of these stubs has one client. At the start of a round, no stub
+has a connection. The first query of a round to each stub or proxy is not analysed.
 """
 
 from __future__ import annotations
@@ -110,16 +110,16 @@ def schedule(
 ) -> list[tuple[dns.Due, int | None, int, int]]:
     """Schedule of the queries of a round: (due, stream, client, number of the query) for each query.
 
-    The stream is an index in `loaded`, or None for a query that is sent to BIND on BIND's own host. `due.asker` is the
-    index of the client among all clients of the round. Query 0 of a stream sets up its connection.
+    The stream is an index in `loaded`, or None for a query that a socket on BIND's own host sends directly to BIND.
+    `due.asker` is the index of the client among all clients of the round. Query 0 of a stream sets up its connection.
 
     Parameters
     ----------
     plan
         Plan with the options `clients`, `interval_ms` and `queries`.
     order
-        Indexes of the streams in the order in which they send. With n streams, index n stands for the queries that are
-        sent to BIND on BIND's own host.
+        Indexes of the streams in the order in which they send. With n streams, index n stands for the queries that a
+        socket on BIND's own host sends directly to BIND.
     loaded
         The streams; None for the streams of the plan.
     """
@@ -145,7 +145,7 @@ class LoadedQuery:
 
     asked: dns.Asked
     stream: int | None
-    """Index of its stream; None for a query that is sent to BIND on BIND's own host."""
+    """Index of its stream; None for a query that a socket on BIND's own host sends directly to BIND."""
     client: int
     number: int
     metrics: QueryMetrics | None = None
@@ -246,8 +246,8 @@ class PacedLoad:
     ) -> list[dns.Asked]:
         """Send the queries at their times and return them with their answers.
 
-        `closing` maps indexes of askers to indexes of streams. After each answer to such an asker, the stub of the
-        stream closes its connection.
+        `closing` maps the index of an asker to the index of its stream. After each answer to this asker, the stream's
+        stub closes its connection to the upstream.
         """
         of_asker = closing or {}
         closed: list[Future[int]] = []
@@ -467,8 +467,9 @@ def _near(number: int) -> str:
 def _stood(protocol: Protocol, before: frozenset[str], after: frozenset[str]) -> bool | None:
     """Whether a dnsproxy kept its connection during a round, from its sockets before and after.
 
-    True if the sockets are the same, and for DoUDP, which has no connection. False without sockets: each query had a
-    connection of its own. None if the sockets changed, because it is unknown which queries this affected.
+    True if it had the same sockets before and after. Also True for DoUDP, in any case, because it has no connection.
+    False if it had no sockets before and after: each query had a connection of its own. None if the sockets changed,
+    because it is unknown which queries this affected.
     """
     if protocol is Protocol.DOUDP:
         return True
@@ -486,7 +487,7 @@ def _by_port(reported: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
 
 
 def _first_after(reported: list[QueryMetrics], sent_ns: int) -> QueryMetrics | None:
-    """Metrics of the query that was sent at `sent_ns`: those of the first query that arrived after this time."""
+    """Metrics of the query that the client sent at `sent_ns`: the first that arrived at the stub after this time."""
     index = bisect_left(reported, sent_ns, key=lambda row: row.time_ns)
     return reported[index] if index < len(reported) else None
 

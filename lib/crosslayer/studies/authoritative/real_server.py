@@ -50,9 +50,9 @@ from crosslayer.testbed import outside
 _BACKEND = "the path itself"
 _TIMEOUT_S = 5.0
 _QUERY_BYTES = 1_500
-"""Upper estimate of the bytes of a query and its answer on a kept connection: IP packets in both directions."""
+"""Upper estimate of the size of a query and its answer on a kept connection: IP packets in both directions, bytes."""
 _CONNECTION_BYTES = 12_000
-"""Upper estimate of the bytes of a new connection with a query and its answer: IP packets in both directions."""
+"""Upper estimate of the size of a new connection with a query and its answer: IP packets in both directions, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class RealServer:
 def real_server(plan: Plan, server: str, name: str, ca_file: Path | None) -> RealServer:
     """Make a `RealServer`; sends nothing. `CrosslayerError` for the first invalid argument.
 
-    `server` is an IP address, for all transports on their default ports, or a resolver as in `crosslayer compare`.
-    `name` is the name in the queries.
+    `server` is an IP address or a resolver as in `crosslayer compare`. With an IP address, all transports are measured
+    on their default ports. `name` is the name in the queries.
     """
     targets = _targets(server)
     addresses = {target.address for target in targets}
@@ -151,7 +151,7 @@ def run(server: RealServer, folder: Path, say: Callable[[str], None]) -> Path:
 
 
 def _rounds(server: RealServer, job: Job, _say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-    """An executor of rounds (`campaign.rounds.Executor`) in the network of this process."""
+    """An executor of rounds (`campaign.rounds.Executor`) that measures in this process's own network namespace."""
     query = dns.build_query(dns.Question(server.plan.options.name), Protocol.DOUDP, dns.ClientSettings())
     loaded = server.streams
     versions = provenance.packages() | {"stub": stub_version()}

@@ -1,4 +1,7 @@
-"""Page loads with H3 1-RTT and H3 0-RTT in each browser, and the DNS exchanges that figures add to them."""
+"""Page loads with H3 1-RTT and H3 0-RTT in each browser, and DNS exchanges.
+
+The figures add the time of an exchange to that of a load.
+"""
 
 from crosslayer.campaign.conditions import Exchange, Load, measuring
 from crosslayer.dns import Protocol, Resumption

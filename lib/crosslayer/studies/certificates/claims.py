@@ -85,7 +85,7 @@ def later(connections: str, large: int, small: int) -> Measure:
 
 
 def slowdown(moment: str) -> Measure:
-    """By how many percent the median time `moment` is longer with ML-DSA-44 than with today's certificates.
+    """Increase of the median time `moment` from today's certificates to ML-DSA-44, in percent.
 
     The visit is a first visit on two connections.
     """
@@ -94,12 +94,15 @@ def slowdown(moment: str) -> Measure:
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """Median distance of a step from its expected position, datagrams: maximum of these transports."""
+    """Distance of a step from its expected position, datagrams (QUIC) or segments (TCP).
+
+    The value is the largest of these transports' medians.
+    """
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """Median time that the step adds to an exchange on a link, in multiples of the RTT: mean of the transports."""
+    """Time that the step adds to an exchange on a link, in multiples of the RTT: mean of the transports' medians."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 

@@ -1,4 +1,7 @@
-"""Figures: how the time that a certificate costs depends on its size, and how much of it one connection saves."""
+"""Figures: how the time that a certificate costs depends on the certificate's size.
+
+They also show how much of this time a visit saves if it uses one connection instead of two.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, brought (what the client brings), protocol, source, kb (size of the TLS Certificate message, kB), n,
     rounds, median, low, high and label. In rows of source `expected`, kb is the size from which another round-trip is
     expected. Rows of source `cost` have the duration with ML-DSA-44 minus the duration with today's certificate in the
-    same round. If the client brings a ticket, the smallest certificate replaces today's certificate.
+    same round. For clients with a ticket, today's certificate is not measured. There, the duration with the smallest
+    certificate is subtracted instead.
     """
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]
@@ -146,9 +150,9 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
 def steps_data(inputs: Inputs) -> pl.DataFrame:
     """Measures of the steps. A step is a certificate size that adds a round-trip to an exchange.
 
-    Columns link, protocol, measure, source, n, rounds, median, low, high. Measures: `place` (position, measured and
-    expected, kB), `height` and `from the first datagram on` (`height_rtt` and `wait_rtt` of `steps`, multiples of the
-    RTT), `distance` (from the expected position, datagrams).
+    Columns link, protocol, measure, source, n, rounds, median, low, high. There are four measures. `place` is the
+    position in kB, measured and expected. `height` is the column `height_rtt` of `steps`, and `from the first datagram
+    on` is its column `wait_rtt`, both in multiples of the RTT. `distance` is the column `distance` of `steps`.
     """
     searched = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
         place=(pl.col("below") + pl.col("above")) / 2000, limit=pl.col("expected") / 1000

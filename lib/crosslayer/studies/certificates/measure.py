@@ -1,8 +1,8 @@
 """Exchanges and visits with server certificates of several sizes, and searches for the size that adds a round-trip.
 
 The server's chain is one certificate of the run's CA, and every client verifies it. An extension pads the certificate
-to the set size (`testbed.certificates`), because packets depend on its size only. No client offers certificate
-compression.
+to the set size (`testbed.certificates`). The content of the padding does not matter, because packets depend only on the
+size. No client offers certificate compression.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STEP_WITHIN_BYTES = 16
 _STEP_RTT = 0.5
 """Limit, multiples of the RTT.
 
-An exchange has a further round-trip if it takes longer than with the smallest certificate by more than this.
+An exchange has a further round-trip if its duration minus that with the smallest certificate exceeds this limit.
 """
 
 

@@ -15,7 +15,10 @@ SMALLEST = 736
 """Smallest measured size of the TLS Certificate message, bytes."""
 
 DATAGRAM_BYTES = {"DoQ": 1280, "DoH3": 1280, "DoT": 1448, "DoH": 1448}
-"""Largest UDP or TCP payload of a packet of the server, bytes: quic-go, and TCP with timestamps on Ethernet."""
+"""Largest payload of a packet that the server sends in a handshake, bytes.
+
+Over UDP, it is that of quic-go; over TCP, that of a segment with timestamps on Ethernet.
+"""
 _INITIAL_WINDOW = 10 * 1448
 """Bytes that a TCP server may send before the first acknowledgement: ten segments (RFC 6928)."""
 _AMPLIFICATION = 3
@@ -86,11 +89,11 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
         - below, above: largest certificate without the further round-trip, and smallest one with it, bytes.
         - height_rtt: duration of the exchange with `above` minus duration with `below`, in multiples of the RTT.
         - wait_rtt: `height_rtt` plus the time in which the server sends all datagrams of its first flight except the
-          first. Meanwhile, the first datagram is acknowledged. So this is the wait from the first datagram on.
+          first. The wait for an acknowledgement begins with the first datagram, so this is the whole wait.
         - flight_bytes: size of the server's first flight with `below`.
         - limit_bytes: three times the bytes that the server received (QUIC), or ten segments (TCP).
         - expected: size of the certificate with which the first flight is as large as `limit_bytes`, bytes.
-        - distance: between `flight_bytes` and `limit_bytes`, datagrams (QUIC) or segments (TCP).
+        - distance: absolute difference of `flight_bytes` and `limit_bytes`, in datagrams (QUIC) or segments (TCP).
     """
     key = [*metrics.ROUND, "protocol"]
     headers = (

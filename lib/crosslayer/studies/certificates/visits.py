@@ -27,7 +27,7 @@ class Visit:
 
     connections: Sharing
     ticket: bool
-    """Whether sessions are resumed, with early data."""
+    """Whether the client has session tickets. It then resumes its sessions and sends early data."""
     token: bool
     """Whether the first packet of each connection has an address-validation token."""
 

@@ -1,4 +1,7 @@
-"""DoUDP, DoH and DoQ with HTTP/3 page loads, full handshakes and early data (Sengupta et al., IEEE TNSM 2024)."""
+"""DNS exchanges over DoUDP, DoH and DoQ, combined with page loads over HTTP/3 (Sengupta et al., IEEE TNSM 2024).
+
+The exchanges are on new connections without resumption. The page loads have a full handshake or early data.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,9 +18,10 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Period of the self-checks, in rounds; 0: no self-checks. In each period, a cell makes each self-check once. Each
-    kind of load has a self-check that repeats it (A/A). A further self-check is a negative control: a load with a
-    ticket, as for 0-RTT, but the server refuses the ticket."""
+    """Period of the self-checks, in rounds; 0: no self-checks. In each period, a cell makes each self-check once; a
+    period shorter than the number of self-checks counts as this number. For each kind of load, there is a self-check
+    that makes a second load of this kind (A/A). A further self-check is a negative control: a load with a ticket, as
+    for 0-RTT, but the server refuses the ticket."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")

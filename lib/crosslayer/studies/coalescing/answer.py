@@ -35,7 +35,8 @@ _REDUCED = {
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
     """Cost of DoQ and of DoH, compared with plain DNS.
 
-    For both: the lowest and the highest median of a cell (RTT), and the median of each page (percent).
+    For each of the two transports: the lowest and the highest of the cells' medians, in multiples of the RTT, and the
+    median of each page, in percent.
     """
     loads = metrics.combine(inputs.exchanges, inputs.loads)
     result = []

@@ -70,7 +70,10 @@ RTT_MS = {"fiber": 14.8, "cable": 25.2, "dsl": 42.4, "4g": 91.9, "4g-medium": 10
 EXAMPLE, WIKIPEDIA, INSTAGRAM = PAGES
 ENCRYPTED = COALESCING, DOQ, DOH = COMBINATIONS[1:]
 FASTEST_MS = 50.0
-"""Approximate shortest PLT of the baseline (example.org on fiber), ms. Relative to it, the clock's step is largest."""
+"""Approximate shortest PLT of the baseline (example.org on fiber), ms.
+
+As a share of the PLT, the step of the browser's clock is largest for this PLT.
+"""
 FIXED, MOBILE = LINKS[:3], LINKS[3:]
 PUBLISHED_STEPS = 4.0
 """Number of steps of the published CDFs of exchanges, counted by `distribution_shape.steps` as for measured CDFs."""
@@ -96,8 +99,9 @@ def observed(
 def connect(h3: str) -> SeriesStatistic:
     """Median time from the start of the connection until it can carry the request, in multiples of the RTT.
 
-    With a full handshake, it ends at `connectEnd`, as in the paper. With early data, it ends at `requestStart`: today's
-    Chromium does not wait for `connectEnd`, the end of the handshake. The paper's browser waited for `connectEnd`.
+    With a full handshake, this time ends at `connectEnd`, as in the paper. With early data, this time ends at
+    `requestStart`: today's Chromium does not wait for `connectEnd`, the end of the handshake. The paper's browser
+    waited for `connectEnd`.
     """
     return median("H3 1-RTT connect" if h3 == "1-RTT" else "H3 0-RTT until request", in_rtts=True)
 
@@ -118,7 +122,7 @@ def plt(combination: str, page: str) -> SeriesStatistic:
 
 
 def increase(combination: str, page: str, q: float = 0.5) -> Measure:
-    """By how many percent the quantile `q` of the PLT is longer than the median PLT of the baseline."""
+    """Increase from the median PLT of the baseline to the quantile `q` of a combination's PLT, in percent."""
     return plt(combination, page).at(q).over(plt(BASELINE, page))
 
 
@@ -148,7 +152,7 @@ def over_links(measure: Measure, links: Sequence[str] = LINKS) -> list[Measure]:
 
 
 def cells(of: Callable[..., Measure], *what: str, links: Sequence[str] = LINKS) -> list[Measure]:
-    """The measure that `of` makes from `what` and a page, in each cell of these links."""
+    """For each cell of these links: the measure `of(*what, page)`, with the cell's page, on the cell's link."""
     return [of(*what, page).on(link) for link, page in product(links, PAGES)]
 
 
@@ -175,7 +179,10 @@ SAVED_EXCHANGE_MS = within("DoH exchange", "DoQ exchange")
 
 @CustomMeasure
 def saving_per_rtt(o: Observed) -> Estimate:
-    """Slope of the PLT that H3 0-RTT saves (ms, mean of the pages) against the RTT of the link (ms)."""
+    """Slope of the saving against the RTT of the link, ms per ms.
+
+    The saving is the decrease of the PLT by H3 0-RTT, averaged over the pages.
+    """
     rtts = np.array([o.rtt_ms(link) for link in LINKS])
     weights = (rtts - rtts.mean()) / ((rtts - rtts.mean()) ** 2).sum()
     savings = over_links(mean(within(DOQ, COALESCING, page) for page in PAGES))
@@ -236,7 +243,10 @@ def rtts(*, above: float | None = None, below: float | None = None) -> Bound:
 def ordering(
     unit: str, criterion: str = "95 % interval of each difference excludes 0", enough: int | None = None
 ) -> Rule:
-    """Rule: all differences, or `enough` of them, are above 0. Differences below the clock's step have no sign."""
+    """Rule: all differences, or `enough` of them, are above 0.
+
+    Differences that are smaller than the step of the browser's clock count as neither positive nor negative.
+    """
     fastest = {"ms": 1.0, "RTT": 1 / RTT_MS["fiber"], "points": 100 / FASTEST_MS}.get(unit, 0.0)
     return Ordering(unit=unit, enough=enough, criterion=criterion, resolution=LOAD_RESOLUTION_MS * fastest)
 
@@ -270,10 +280,10 @@ def points_between(identifier: str, more: str, less: str, page: str, link: str) 
 
 
 def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low: float, high: float) -> Check:
-    """Check that a step of the CDF of all links together belongs to this link.
+    """Check that a step of a CDF belongs to this link. The CDF is that of all links together.
 
-    The step is the part between the quantiles `low` and `high`. It must contain at least the share `STEP_SHARE` of
-    the link's observations.
+    The step is the part of the CDF between its quantiles `low` and `high`. It must contain at least the share
+    `STEP_SHARE` of the link's observations.
     """
     span = f"P{low * 100:.0f} and P{high * 100:.0f} of all links"
 
@@ -394,7 +404,10 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:
-    """Cause as in `shorter`. It also compares the published PLT `ms` with our increase plus the published baseline."""
+    """Cause as in `shorter`, with a further comparison.
+
+    The published PLT `ms` is compared with a sum: the published PLT of the baseline plus our increase.
+    """
     why = shorter(page, link, q)
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]
@@ -553,7 +566,7 @@ _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in 
 
 
 def _over_baseline(q: float) -> Measure:
-    """By how many percent the quantile `q` of the PLT is longer with coalescing than with the baseline.
+    """Increase of the quantile `q` of the PLT from the baseline to coalescing, in percent.
 
     The page is wikipedia.org on fiber.
     """
@@ -688,7 +701,10 @@ SAMPLES = {
     57_436: "T078 T080 T081 T083 T084",
     11_487: "T052 T054 T063 T064 T088 T089 T092 T094 T101 T102 T110 T112 T113 T114",
 }
-"""Claims of published minima and maxima, by number of observations: 57,436 on all links, 11,487 on one link."""
+"""Claims about published minima and maxima, by the number of observations behind each of these extremes.
+
+An extreme over all links is that of 57,436 observations; an extreme on a single link is that of 11,487.
+"""
 FOLLOWS = {
     "T105": "T077, the same number",
     "T146": AGAIN.format("T116"),
@@ -1269,6 +1285,6 @@ SOURCES = (
     | {"TCP RTT": (Source("tcp_rtts", pl.col("error").is_null(), pl.col("rtt_ms")),)}
     | {name: tuple(source for term in terms for source in _OF_SERIES[term]) for name, terms in SHOWN.items()}
 )
-"""Table rows from which each series is computed. A combination has those of its exchange and of its load."""
+"""Table rows from which each series is computed; for a combination, the rows of its exchange and those of its load."""
 
 CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"), SOURCES)

@@ -6,8 +6,8 @@ log (justus237/dnsproxy) and from the authors' analysis (justus237/DoQ-H3-analys
 
 - a row of `measurements` is one round of a cell: `experiment_type` is the link, `website` the page;
 - `lookups.elapsed` is the DNS exchange, ms, which the authors add to the browser's PLT;
-- `dns_metrics.metric` is a log line with a Go duration: handshake and query of DoQ, query of DoUDP. For DoH, the log
-  does not separate handshake and query ("query (and likely handshake)");
+- `dns_metrics.metric` is a log line with one duration in Go's format. For DoQ, the handshake and the query each have a
+  line; for DoUDP, only the query has one. For DoH, the log does not separate the two ("query (and likely handshake)");
 - `web_performance_metrics` is the navigation timing; `is_warmup` = 1 is the load of a fresh browser (H3 1-RTT), 0 the
   load of a second browser with the first one's session ticket (H3 0-RTT);
 - `measurements.error` names the load that failed. A failed exchange has only its status and cause.
@@ -70,7 +70,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     """Convert a database of the harness to a dataset in a folder that is empty or missing; returns `folder`.
 
     The database is opened read-only. `profiles` have the RTTs and rates that the harness emulated. `CampaignError`
-    if the database cannot be imported or the folder is not empty; the error names the next step.
+    if the database cannot be imported or the folder is not empty; the error tells the user what to do next.
     """
     check_new(folder)
     frames = _read(database)

@@ -29,7 +29,7 @@ _OF_LOADS = {
 }
 
 MAIN = {f"{h3} main PLT": f"H3 {h3.upper()} PLT" for h3 in ("1-rtt", "0-rtt")}
-"""Two series of `metrics.loads_by_kind` that have other names in this study: name there, and name here."""
+"""Names of two series in this study, by their different names in `metrics.loads_by_kind`."""
 
 _read: list[tuple[tuple[pl.LazyFrame, ...], metrics.Cells]] = []
 """Cache with the tables and series of the last two campaigns."""
@@ -37,7 +37,9 @@ _reading = Lock()
 
 
 def observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> metrics.Cells:
-    """Durations of exchanges by protocol and part, TCP RTTs, times of loads, PLTs of combinations and self-checks, ms.
+    """Series, all in ms: durations of exchanges, TCP RTTs, times of loads, PLTs of combinations, PLTs of self-checks.
+
+    Exchanges have series by protocol and part.
 
     Self-checks have the series names of `metrics.loads_by_kind`, except for the series that `MAIN` renames.
     """

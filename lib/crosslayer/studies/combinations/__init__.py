@@ -1,4 +1,7 @@
-"""Full factorial design: every DNS exchange with every HTTP/3 load, in all states that an earlier visit may leave."""
+"""Full factorial design: every kind of DNS exchange is combined with every kind of HTTP/3 load.
+
+The exchanges differ in transport and resumption, the loads in the ticket and token that an earlier visit left.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,9 +17,10 @@ class Options:
     """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Period of the self-checks, in rounds; 0: no self-checks. In each period, a cell makes each self-check once. Each
-    kind of load has a self-check that repeats it (A/A). A further self-check is a negative control: a load with a
-    ticket, as for 0-RTT, but the server refuses the ticket."""
+    """Period of the self-checks, in rounds; 0: no self-checks. In each period, a cell makes each self-check once; a
+    period shorter than the number of self-checks counts as this number. For each kind of load, there is a self-check
+    that makes a second load of this kind (A/A). A further self-check is a negative control: a load with a ticket, as
+    for 0-RTT, but the server refuses the ticket."""
 
 
 STUDY = question(

@@ -29,8 +29,9 @@ _MOST = f"{Protocol.DOQ}, largest of a link and page"
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
     """Cost of encrypted DNS on a first and on a returning visit.
 
-    The lowest and the highest median of a cell (RTT), and the median of each page on all links together (percent). For
-    DoQ on a returning visit, also the highest median of a cell (percent).
+    For the transports over QUIC and for those over TCP: the lowest and the highest of the cells' medians, in multiples
+    of the RTT. For DoQ and for DoH: the median of each page on all links together, in percent. For DoQ on a returning
+    visit: also the highest of the cells' medians, in percent.
     """
     rows = combined(inputs.dns_exchanges, inputs.page_loads).filter(pl.col("page").is_in(PAGES))
     result = []

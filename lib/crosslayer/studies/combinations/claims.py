@@ -67,7 +67,7 @@ def _added(exchange: str, load: str, page: str) -> Measure:
 
 
 def _percent(exchange: str, load: str, page: str) -> Measure:
-    """By how many percent the median PLT with an exchange is longer than with DoUDP, both with the same load."""
+    """Increase of the median PLT, in percent, if this exchange replaces DoUDP and the load stays the same."""
     return median(combination(exchange, load), page).over(median(combination("DoUDP", load), page))
 
 
@@ -80,7 +80,7 @@ _VISITS = {
     "first visit": lambda protocol: (named(protocol), FULL),
     "returning visit": lambda protocol: (BEST[protocol], WITH),
 }
-"""Function from a transport to the states of DNS and page, by kind of visit."""
+"""For each kind of visit: a function from a transport to two states, that of DNS and that of the page."""
 _COSTS = {
     f"F{number:03}": row
     for number, row in enumerate(

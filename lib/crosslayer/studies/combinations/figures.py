@@ -231,7 +231,7 @@ _COMPARED_STYLES = {
 
 
 def as_compared_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: cost of DoQ with a web ticket, compared with plain DNS without one, and what this ticket alone saves."""
+    """Verdict: PLT of DoQ and of DoUDP, each with a web ticket and token, compared with DoUDP without them."""
     emulated, plain = (
         _over_cells(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
     )
@@ -262,7 +262,10 @@ _LIKE_STYLES = {
 
 
 def like_with_like_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: PLT with DoQ minus that with DoUDP, if both sides have ticket and token, and if only DoQ has them."""
+    """Verdict: PLT with DoQ minus PLT with DoUDP, in two cases.
+
+    Either both page loads have a web ticket and a token, or only the page load with DoQ has them.
+    """
     unfair, fair = (
         _over_cells(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
     )
@@ -343,7 +346,10 @@ def visits_verdict(frame: pl.DataFrame) -> str:
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
 _OURS, _AS_BROWSER = "aioquic with P-256", "quic-go with X25519MLKEM768"
 _CLIENTS = {_OURS: "main", _AS_BROWSER: "quic-go-x25519mlkem768"}
-"""Conditions that are compared with quic-go and key share X25519, by name of the variant."""
+"""Variants of the DoQ client by name, each with its value of the column `condition`.
+
+Each variant is compared with quic-go and key share X25519.
+"""
 _CLIENT_STYLES = {_OURS: Style(BLUE, "circle", WIDE), _AS_BROWSER: Style(RED, "square", SHORT)}
 
 

@@ -1,4 +1,6 @@
-"""DNS exchanges and page loads in every state that an earlier visit may leave. Figures add both within a round.
+"""DNS exchanges and page loads in every state of the client (tickets, token) that an earlier visit may leave.
+
+Figures add the time of an exchange to that of a load in the same round.
 
 Two DoQ exchanges by quic-go show how much time our own client adds. One of them has a ClientHello as large as the
 browser's.

@@ -14,7 +14,7 @@ _STATES = {Resumption.NONE: "", Resumption.TICKET: " resumed", Resumption.EARLY_
 
 FULL, WITH, WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
 LOADS = (FULL, WITHOUT, WITH)
-"""States of the page: first visit; returning visit with a ticket; the same with an address-validation token too."""
+"""States of the page: first visit, returning visit with a ticket only, returning visit with a ticket and a token."""
 
 
 def named(protocol: Protocol, resumption: Resumption = Resumption.NONE) -> str:

@@ -1,7 +1,7 @@
 """Loads of a browser that resolves names itself, and the exchange and load that TNSM24 adds up instead.
 
-Both sides have the same state. DNS resumes an earlier session if its transport has sessions. The page's connection is
-new and has a full handshake.
+The coupled load and the sum start from the same state of the client. DNS resumes an earlier session if its transport
+has sessions. The page's connection is new and has a full handshake.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ class Options:
     clients: Annotated[tuple[Browser, ...], Meta(min_length=1)] = tuple(Browser)
     """Clients that are measured if they are installed, see `crosslayer.vocabulary.Browser`."""
     full_rounds: Annotated[int, Meta(ge=0)] = 1
-    """Number of first rounds of a cell that measure every case. Later rounds measure only the cases that claims need,
-    because rounds in virtual time hardly differ."""
+    """Every case is measured in this many rounds of a cell, the first ones. Later rounds measure only the cases that
+    claims need and all cases of curl, because rounds in virtual time hardly differ."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.cases) - set(CASES)):

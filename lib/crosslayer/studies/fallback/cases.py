@@ -21,14 +21,17 @@ SECTIONS: Final[Mapping[str, str]] = {
 }
 """Titles of the kinds of visit."""
 LATE_MS: Final = 600
-"""Delay of a late DNS answer, ms: longer than every resolution delay, shorter than the time to a repeated lookup."""
+"""Delay of a late DNS answer, ms.
+
+It is longer than every client's resolution delay, but so short that no client repeats its lookup before the answer.
+"""
 PUBLIC = "{public}"
-"""Placeholder in a fault for the public name of the page's ECH key."""
+"""Placeholder in the text of a fault; it stands for the public name of the page's ECH key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A condition of the study, except for the client."""
+    """A case. It becomes a condition of the study together with a client."""
 
     about: str
     """Text that names the fault."""
@@ -41,9 +44,12 @@ class Case:
     ipv6: bool = False
     """Whether the host has an IPv6 address too."""
     late: tuple[QueryType, ...] = ()
-    """Types of queries for the host that the resolver answers `LATE_MS` late."""
+    """Query types. The resolver delays its answers to queries of these types for the host by `LATE_MS`."""
     pause_s: float = 1.0
-    """Pause between the earlier visit and the measured one, s. Within 1 s, the closes of the connections arrive."""
+    """Pause between the earlier visit and the measured one, s.
+
+    In 1 s, the packets that close the connections of the earlier visit arrive.
+    """
     of_resolver: bool = False
     """Whether the faults are on the path to the resolver instead of the host."""
 
@@ -57,14 +63,20 @@ class Case:
 
     @property
     def label(self) -> str:
-        """Label in figures: `about`; without an HTTPS record, also HTTP/2 (first visit) or Alt-Svc (later visit)."""
+        """Label in figures: the text `about`. If the host has no HTTPS record, a word in brackets follows.
+
+        It is HTTP/2 on a first visit and Alt-Svc on a later visit.
+        """
         if self.record != "none":
             return self.about
         return f"{self.about} (HTTP/2)" if self.visit == FIRST else f"{self.about} (Alt-Svc)"
 
     @property
     def for_curl(self) -> bool:
-        """Whether curl can measure it: curl requests no HTTPS record, and keeps only Alt-Svc from an earlier visit."""
+        """Whether curl can measure the case. curl requests no HTTPS record, and keeps only Alt-Svc from earlier visits.
+
+        On a first visit, the option `--http3` replaces a plain HTTPS record.
+        """
         later = self.visit != FIRST and self.record == "none"
         return later or (self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late)
 

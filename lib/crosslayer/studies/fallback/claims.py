@@ -16,7 +16,10 @@ from crosslayer.studies.fallback.timers import TIMERS, delays, rows_of
 from crosslayer.vocabulary import Browser
 
 _TIMER = Tolerance(at_least=1.3)
-"""Tolerance of a timer from packets, ms: clients round up to whole ms; the kernel adds 0.1 % (0.3 ms for 300 ms)."""
+"""Tolerance of a client's timer that is measured between two packets, ms.
+
+Clients round timers up to whole ms, which adds up to 1 ms. The kernel adds 0.1 %, i.e. 0.3 ms for 300 ms.
+"""
 _OF_BROWSER = Tolerance(at_least=2.0)
 """Tolerance of a timer that is a difference of two times of the browser's clock, ms."""
 _STALL = 500.0

@@ -1,4 +1,4 @@
-"""Client with libcurl and HTTP/3: requests one document on new connections, without its resources.
+"""Client with libcurl and HTTP/3: opens new connections and requests one document, but not the document's resources.
 
 libcurl is that of the package pycurl. It is called by ctypes, because pycurl has no option for the Alt-Svc cache.
 """

@@ -59,7 +59,7 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
-    """The rows with a column `client`, and the encodings of the clients in a chart."""
+    """Rows with titles and an additional column `client`, and the encodings that distinguish clients in a chart."""
     shown = with_titles(frame).with_columns(client=pl.col("browser").replace(CLIENTS))
     present = {name: style for name, style in _STYLES.items() if name in set(shown["client"])}
     encodings = marks.encode_series("client", present, "color", "shape", columns=len(present))

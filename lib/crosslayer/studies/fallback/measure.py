@@ -1,8 +1,8 @@
-"""Loads of a page in browsers and curl, on a path that blocks packets to the page's host.
+"""Loads of a page in browsers and curl, on a path that blocks packets to the page's host or to the resolver.
 
 The clients resolve the host themselves. HTTP/3 is announced by an HTTPS record or, for later visits, by the header
 Alt-Svc. All other hosts stay reachable over QUIC, so that the browser does not conclude that its whole network blocks
-QUIC. Before each load, probes to the addresses with faults verify each fault.
+QUIC. Before each load, probes to the affected addresses verify that each fault is in effect.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Fallback(Measurer):
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Versions of Firefox, and of libcurl and its libraries, if they are measured."""
+        """Versions of Firefox if it is measured, and of libcurl and its libraries if curl is measured."""
         firefox = next((installed_clients().get(client) for client in _FIREFOX if client in plan.options.clients), None)
         of_curl = curl.versions() if Client.CURL in plan.options.clients else {}
         return of_curl | (firefox.versions if firefox else {})
@@ -320,14 +320,17 @@ def client_and_case(condition: str) -> tuple[Client, str]:
 
 
 def record(ech: bytes, hints: Sequence[bytes] = ()) -> bytes:
-    """RDATA of an HTTPS record that offers HTTP/3, then HTTP/2 and, if given, an ECHConfigList and address hints."""
+    """RDATA of an HTTPS record that offers HTTP/3 and HTTP/2, in this order.
+
+    The record also has the ECHConfigList `ech` and the address hints, unless they are empty.
+    """
     parameters = {1: b"\x02h3\x02h2", 5: ech} | {4 if len(hint) == 4 else 6: hint for hint in hints}
     parts = [struct.pack("!HH", key, len(value)) + value for key, value in sorted(parameters.items()) if value]
     return b"\x00\x01\x00" + b"".join(parts)
 
 
 def faults_of(case: Case, page: PageSpec) -> list[PathFault]:
-    """Faults of a case, with the public name of the page's ECH key."""
+    """Faults of a case; the public name of the page's ECH key replaces the placeholder `PUBLIC`."""
     return [parse_fault(text.replace(PUBLIC, page.aliases[1])) for text in case.faults]
 
 

@@ -17,14 +17,14 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A packet of a load that begins or ends a timer, see table `attempts`."""
+    """A packet of a load at which a timer begins or ends. The fields select it in the table `attempts`."""
 
     kind: str
-    """Kind of its attempt, as in `attempts`; `connection` for QUIC or TCP, whichever is first."""
+    """Kind of the packet's attempt, as in `attempts`. `connection` stands for `quic` and `tcp` together."""
     family: int | None = None
     """IP version; None for any."""
     number: int = 0
-    """Index among the attempts of this kind and family, from 0."""
+    """Index among the attempts of this kind and family, from 0; for an end, attempts before the begin do not count."""
     column: Literal["started_ms", "answered_ms"] = "started_ms"
 
 
@@ -102,7 +102,10 @@ _OF_BROWSERS = (
     ),
 )
 _LOOKUP_LOOKUP = ("lookup-lookup", "lookup, then its repetition", "first-dns-dropped", Event("A"), Event("A", None, 1))
-"""Time until a lookup is repeated. Firefox leaves this to the C library, with the timeout of resolv.conf."""
+"""Time until a client repeats a lookup.
+
+Firefox has no such timer of its own: the C library repeats its lookups, after the timeout in resolv.conf.
+"""
 _OF_CURL = (
     ("lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
     _QUIC_TCP,
@@ -155,7 +158,7 @@ def _delay(attempts: pl.LazyFrame, timer: Timer) -> pl.LazyFrame:
 
 
 def _moments(event: Event) -> pl.Expr:
-    """Times of all packets of a load that have the kind and family of the event, ms."""
+    """Times in the event's column, ms, of all attempts in a load that have the event's kind and family."""
     kinds = ["quic", "tcp"] if event.kind == "connection" else [event.kind]
     rows = pl.col("kind").is_in(kinds)
     if event.family is not None:

@@ -3,7 +3,8 @@
 Chromium never sends DNS queries on a page's connection. Here it queries a local stub that contains the gateway. In its
 answers, the stub replaces the server's address by the gateway's, so Chromium loads the page from the gateway over
 HTTP/3. Over the link, the gateway uses one connection for lookups and pages, or two connections. Two connections are
-also used without a gateway. Each load starts its own stub, without sessions. The resolver runs on the page's host.
+also used without a gateway. For each load, a new stub is started, which has no sessions of earlier loads. The resolver
+runs on the page's host.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class Gateways(Measurer):
     def _load(
         self, browser: Browser, page: PageSpec, kind: GatewayKind
     ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
-        """Make the measured load; return it, the stub's queries, and the gateway's number of requests by local port."""
+        """Make the measured load; returns the load, the metrics of the stub's queries, and the gateway's counts.
+
+        The counts are those of `Stub.carried`: requests that the gateway forwarded, by local port.
+        """
         server = self.context.server
         resolver = dns.Resolver(self.context.addresses[page.host], page.host, server.ca_file)
         gateway = None

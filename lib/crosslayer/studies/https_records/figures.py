@@ -36,14 +36,14 @@ _PROTOCOLS = {"h2": _H2, "h3": _H3}
 _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
 _MOST_NAMES = 3
-"""Maximum number of records that the verdict names for an outcome. If there are more, it only counts them."""
+"""If more records than this have the same outcome, the verdict has only their number, not their names."""
 _ECH_COSTS = {
     "ech": ("whole", "First visit"),
     "ech-0-rtt": ("whole-0-rtt", "Second visit with early data"),
     "ech-replaced": ("whole", "First visit after the server replaced its ECH key"),
     "ech-gone": ("whole", "First visit after the server disabled ECH"),
 }
-"""Kinds with ECH: the kind to compare each with, and a description of the visit."""
+"""For each kind of record with ECH: the kind without ECH with which it is compared, and a description of the visit."""
 
 
 def records_data(inputs: Inputs) -> pl.DataFrame:
@@ -55,7 +55,8 @@ def records_data(inputs: Inputs) -> pl.DataFrame:
     `measured` have the times of a series. `loads` counts all attempted loads of the kind, `n` the successful loads of
     the series, and `ech` those among them whose encrypted ClientHello the server decrypted. Rows of source `cost` have
     the median of the delays within rounds, with all links pooled. For a kind with ECH, the delay is its time minus the
-    time of a valid record in the same kind of visit. For a broken record, it is its time minus the time without record.
+    time with a valid record without ECH, in the same kind of visit. For a broken record, the delay is the time with
+    this record minus the time without any record.
     """
     every = inputs.page_loads.filter(pl.col("condition").is_in(list(KINDS)))
     loads = every.filter(pl.col("error").is_null()).with_columns(

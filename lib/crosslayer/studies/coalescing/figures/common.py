@@ -125,7 +125,7 @@ def lacks(inputs: Inputs) -> str:
 
 
 def _cell_names(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
-    """Cells as text. A link with all of its pages is named without pages."""
+    """Cells as text. If all pages of a link are among the cells, the text has only the link."""
     names = []
     known = [page for page in _paper_first(PAGES, inputs.pages) if page in inputs.pages]
     for link in inputs.links:

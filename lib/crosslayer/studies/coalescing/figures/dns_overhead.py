@@ -96,7 +96,10 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def processing_data(inputs: Inputs) -> pl.DataFrame:
-    """CDF of the processing delay: DNS exchange minus its minimum number of round-trips, ms."""
+    """CDF of the processing delay of DNS exchanges, ms.
+
+    It is the duration of an exchange minus the time that its minimum number of round-trips takes.
+    """
     panels = {link: panel.name for link, panel in PROCESSING.items()}
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())

@@ -82,7 +82,7 @@ _EVENT_STYLES = {
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
-    """Median times at which the browser sends the request, the handshake ends and the response starts.
+    """Median times of three events: the browser sends the request, the handshake ends, the response starts.
 
     Columns link, h3, event, source, n, rounds, median, low, high (95 % interval), p5, p95; multiples of the RTT.
     """

@@ -25,7 +25,7 @@ from crosslayer.studies.coalescing.metrics import MAIN
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
-"""Allowed deviation of the idle RTT from the profile's: the larger of this value and `RTT_TOLERANCE_PERCENT`."""
+"""The idle RTT may deviate from the profile's RTT by this much, ms, or by `RTT_TOLERANCE_PERCENT` if that is more."""
 RATE_TOLERANCE_PERCENT = 3.0
 
 _TEXT_COLUMN = 98
@@ -37,9 +37,9 @@ _TITLES = {"RTT": "Idle RTT", "down": "Rate, downlink", "up": "Rate, uplink"}
 def table2_data(inputs: Inputs) -> pl.DataFrame:
     """Nominal and measured RTT and rates of each link.
 
-    Columns link, quantity, unit, printed (Table II), nominal, median, low, high (extremes of all checks), checks,
-    failed (numbers of checks), deviation_percent, low_percent, high_percent (median, low and high relative to nominal),
-    tolerance_percent.
+    Columns link, quantity, unit, printed (Table II), nominal, median, low, high (lowest and highest value of all
+    checks), checks (number of checks), failed (number of failed checks), deviation_percent, low_percent, high_percent
+    (median, low and high relative to nominal), tolerance_percent.
     """
 
     def of_link(one: Inputs) -> pl.DataFrame:

@@ -58,8 +58,8 @@ def _median(plts: dict[str, metrics.Numbers]) -> float:
 def fig8_data(inputs: Inputs) -> pl.DataFrame:
     """Median relative PLT increase of every cell.
 
-    Columns series, link, page, source (measured, published, difference), percent (difference: percentage points),
-    low, high (95 % interval), n. Rows are in the order of the figure.
+    Columns series, link, page, source (measured, published, difference), percent (the increase; in rows of source
+    `difference`, percentage points), low, high (95 % interval), n. Rows are in the order of the figure.
     """
 
     rows = [
