@@ -67,7 +67,7 @@ FIRST_VISIT, RETURNING_VISIT, ONE_CONNECTION = TOPICS = (
 ANSWER_RESOLUTION = {"%": 0.1, "RTT": 0.01}
 """Resolution of the answer's numbers, by unit.
 
-Smaller differences are below one step (0.1 ms) of the browser's clock on the link `fiber`.
+On the link `fiber`, a smaller difference is less than 0.1 ms, one step of the browser's clock.
 """
 
 
@@ -97,11 +97,11 @@ class StudyAnswer:
     sentences: tuple[tuple[str, str], ...] = ()
     """Pairs: one of `TOPICS`, and its sentences."""
     increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """Triples: one of `TOPICS`, a transport, and by page the increase of the PLT compared with plain DNS, as text."""
+    """Triples: one of `TOPICS`, a transport, and for each page the text of its PLT increase compared with plain DNS."""
     headlines: tuple[tuple[str, str, str], ...] = ()
     """Triples: identifier of a claim, statement of the paper's abstract, and our verdict.
 
-    Statement and verdict are parts of a sentence.
+    Statement and verdict are no full sentences: the report joins them by a colon.
     """
 
 
@@ -150,7 +150,7 @@ class Study:
 
     @property
     def measurer(self) -> type[Measurer]:
-        """Class that measures the study; `CampaignError` if another command than `crosslayer measure` does."""
+        """Class that measures the study; `CampaignError` if the study has another command than `crosslayer measure`."""
         if self.measured_by:
             raise CampaignError(
                 f"the study '{self.name}' measures no testbed",
@@ -176,7 +176,7 @@ class Study:
     def numbers(self) -> Callable[[Inputs], Sequence[AnswerNumber]]:
         """Function that computes the answer's numbers from a campaign.
 
-        It returns no numbers if the campaign lacks the data for any of them.
+        It returns no numbers at all if the campaign lacks the data for one of them.
         """
         part: Callable[[Inputs], Sequence[AnswerNumber]] = self._part("answer", "numbers", lambda inputs: ())
         return part
@@ -240,7 +240,7 @@ def question(
     rounds
         Rounds of every cell in the plans `smoke`, `quick` and `paper`.
     smoke, quick, paper
-        Further fields of `Plan` in which the plan of this size differs, e.g. fewer links.
+        Fields of `Plan` with other values in the plan of this size, e.g. fewer links.
     options
         See `Study.options`.
     notebook

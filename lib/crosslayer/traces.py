@@ -30,7 +30,10 @@ MOST_RTT_MS: Final = 60_000.0
 MOST_MBIT: Final = 1e5
 """Maximum rate of a link: 100 Gbit/s."""
 _MAHIMAHI_OVERHEAD = -10
-"""Bytes that Mahimahi counts per packet minus the Ethernet frame: a header of 4 bytes instead of 14."""
+"""Size that Mahimahi counts for a packet, minus the size of its Ethernet frame, bytes.
+
+Mahimahi counts a header of 4 bytes; the Ethernet header has 14.
+"""
 _STEPS = ("duration_ms", "rtt_ms", "download_mbit", "upload_mbit")
 _TESTS = ("operator", "country", "access_technology", "rssi", "download_mbps", "upload_mbps", "rtt_ms")
 _FEWEST_TESTS = 10
@@ -122,7 +125,8 @@ class Trace:
         Raises
         ------
         TraceError
-            If a file cannot be read or has a wrong format; the error names the file, and the line if one is wrong.
+            If a file cannot be read or has a wrong format. The error names the file and, for a fault in a single line,
+            this line.
         """
         return _course(self, tuple(file.stat().st_mtime_ns for file in self.files.values() if file.is_file()))
 
@@ -154,9 +158,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _opportunities(path: Path) -> Line:
-    """Parse Mahimahi's format: one delivery opportunity per line, its time in ms.
+    """Parse Mahimahi's format: each line is the time of a delivery opportunity, in ms.
 
-    The trace repeats after the last one.
+    The trace repeats after the last opportunity.
     """
     times: list[int] = []
     for where, line in _lines(path):
@@ -224,7 +228,10 @@ def _at_most(most: float) -> Callable[[float], bool]:
 
 
 def _steps(path: Path) -> Course:
-    """Parse crosslayer's steps of duration, RTT and rates. A rate of 0 holds packets until the step ends."""
+    """Parse crosslayer's format: a line for each step, with its duration, and its RTT, its rates or both.
+
+    A rate of 0 holds packets until the step ends.
+    """
     durations: list[float] = []
     columns: dict[str, list[float]] = {}
     for where, row in _rows(path, _STEPS, _STEPS[:1]):
@@ -261,7 +268,7 @@ def _drawn(path: Path, of: str, every_s: float) -> Course:
 
     Each draw is a test plus Gaussian noise. The covariance of the noise is that of the tests times the square of
     Silverman's factor, as in Trevisan et al. (Computer Networks 176, 2020, 107289) and in ERRANT's `model_creation`.
-    Draws with a value that is not above 0 are repeated.
+    A draw in which a value is 0 or negative is discarded, and a new draw is made.
     """
     wanted = tuple(word.strip().casefold() for word in of.split(","))
     groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Resumption(StrEnum):
-    """State of an earlier session that a new connection may use."""
+    """What a new connection uses of an earlier session."""
 
     NONE = "none"
     """Full handshake, without ticket and without address-validation token."""
@@ -33,7 +33,7 @@ class Transport:
     over_http: bool = False
     """Whether DNS messages are sent over HTTP, so that the resolver's URL has a path."""
     round_trips: int
-    """Minimum round-trips of a lookup on a new connection: TLS 1.3, without early data."""
+    """Minimum number of round-trips of a lookup on a new connection, with TLS 1.3 (if encrypted) and no early data."""
     url_scheme: str
     """URL scheme of an upstream in the stub and in AdGuard's dnsproxy."""
     connection_packets: int
@@ -120,7 +120,7 @@ _TRANSPORTS = {
 
 
 class Http3(StrEnum):
-    """Intended HTTP/3 handshake of a page load; the evidence is in the column `early_data_accepted`."""
+    """HTTP/3 handshake that a page load is meant to use; the column `early_data_accepted` shows which one it used."""
 
     ONE_RTT = "1-rtt"
     ZERO_RTT = "0-rtt"
@@ -132,7 +132,10 @@ class Role(StrEnum):
     MEASURED = "measured"
     """A result of the study."""
     PRIMING = "priming"
-    """Preparation of the next observation: fetches its ticket and token, or sets up its connection. Never analysed."""
+    """An observation that prepares the next one; it is never analysed.
+
+    It fetches the ticket and token that the next observation uses, or sets up the connection that it uses.
+    """
     SELF_CHECK = "self-check"
     """A repetition of a measured observation in the same round (A/A)."""
     CONTROL = "control"
@@ -154,7 +157,7 @@ class Clock(StrEnum):
     WALL = "wall"
     """Real time: the machine's clock."""
     VIRTUAL = "virtual"
-    """Virtual time: the clock of a guest, which stands still while any process computes."""
+    """Virtual time: the clock of a guest. This clock stands still while any process computes."""
 
 
 class Browser(StrEnum):
@@ -163,7 +166,7 @@ class Browser(StrEnum):
     CHROMIUM = "chromium"
     FIREFOX = "firefox"
     FIREFOX_HAPPY_EYEBALLS = "firefox-happy-eyeballs"
-    """Firefox with `network.http.happy_eyeballs_enabled`: its implementation of Happy Eyeballs v3."""
+    """Firefox with the preference `network.http.happy_eyeballs_enabled`, which enables its Happy Eyeballs v3."""
     CURL = "curl"
     """libcurl, which loads only the document."""
 
@@ -262,7 +265,7 @@ class QueryState(StrEnum):
     IDLE = "idle"
     """The connection of the previous query, after an idle time that the plan sets."""
     IDLE_SEARCH = "idle-search"
-    """As `IDLE`, but the idle time comes from the search for the time after which the network forgets the flow."""
+    """As `IDLE`, but the idle time is a step of the search for the time after which the network forgets the flow."""
 
 
 class CacheUse(StrEnum):
@@ -286,7 +289,7 @@ class EventKind(StrEnum):
     INTERCEPTED = "intercepted"
     """A query was answered although no host has the address to which it was sent."""
     NOT_INTERCEPTED = "not-intercepted"
-    """A query to an address that no host has was not answered."""
+    """A query was sent to an address that no host has. As expected, it was not answered."""
     ADDRESS_CHANGED = "address-changed"
     """The client got another address during a round."""
     CLOCK_STEPPED = "clock-stepped"
@@ -296,7 +299,7 @@ class EventKind(StrEnum):
 
 
 class LocatedKind(StrEnum):
-    """Kind of object that a location describes."""
+    """Kind of object whose location is recorded."""
 
     RESOLVER = "resolver"
     """An address of a resolver."""
@@ -311,10 +314,13 @@ VANTAGE_POINTS = {
     "sa": "South America",
     "oc": "Oceania",
 }
-"""Vantage points of IMC 2022: name by short name, in ascending order of their median RTT in our model."""
+"""Vantage points of IMC 2022: full name by short name, in ascending order of the median RTT in our model."""
 
 PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
-"""Transports of IMC 2022, section 3.1, in the order of its Table 1. Encrypted transports resume sessions there."""
+"""Transports of IMC 2022, section 3.1, in the order of its Table 1.
+
+In the measurements of this paper, encrypted transports resume sessions.
+"""
 
 DURATIONS_BY_PART = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
 """Parts of an exchange, and the columns with their durations."""
@@ -325,7 +331,7 @@ SIZES_BY_PART = {
     "query": "query_sent_bytes_by_record",
     "response": "query_received_bytes_by_record",
 }
-"""Parts of an exchange in IMC22 Table 1, and the columns with their bytes of IP payload.
+"""Parts of an exchange in IMC22 Table 1, each with the column of our data that has the IP payload of this part, bytes.
 
-The columns divide the bytes in the same way as the table.
+These columns divide an exchange into the same parts as the table of the paper.
 """

@@ -65,7 +65,7 @@ class Backend:
         raise NotImplementedError
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied` if a program of the link has ended. netem of the host's kernel needs no program."""
+        """Raise `ProcessDied` if a program of the link has ended. netem in the host's kernel has no program."""
 
     def close(self) -> None:
         """Remove the link; devices of the host's kernel disappear with their namespace."""
@@ -82,9 +82,10 @@ class Netem(Backend):
         self._add_hop()
 
     def _add_hop(self) -> None:
-        """Add a veth pair in front of the server's bridge.
+        """Add a veth pair that ends at the server's bridge.
 
-        The first pair starts at the client's bridge. Each further pair starts at a new bridge behind the previous pair.
+        The first pair starts at the client's bridge. For each further pair, a new bridge is made: the previous pair now
+        ends there, and the new pair starts there.
         """
         number = len(self._hops)
         client, server = f"wire-client{number or ''}", f"wire-server{number or ''}"
@@ -279,8 +280,7 @@ class _Heartbeat(Process):
 class InlineProgram(Process):
     """A program that forwards packets between the client's veth pair and the client's bridge.
 
-    It works with every backend. Packets pass through the program from a call of `engage` until the next one of
-    `bypass`.
+    It works with every backend. Packets pass through the program after a call of `engage`, until `bypass` is called.
     """
 
     fault = TestbedError
@@ -353,7 +353,7 @@ class TraceReplay(InlineProgram):
     short_name = "trace"
 
     def load(self, course: dict[str, Any]) -> None:
-        """Set the trace to replay."""
+        """Give the program the trace that it will replay."""
         self._send(course=course)
 
     def play(self, epoch_ns: int) -> None:
@@ -419,9 +419,9 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
     """Find the files of the `uml` backend; returns kernel, its version, modules in load order, and the guest's init.
 
     `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_UML_LINK` the init. Without
-    `CROSSLAYER_UML`, an installed kernel is used. The kernel of `make guest`, which needs no modules, takes its place
-    in two cases, if that kernel was built: no kernel is installed, or the processor has AMX. Debian's kernel crashes on
-    a processor with AMX. `TestbedError` or `ResourceError` names the missing part and its package.
+    `CROSSLAYER_UML`, an installed kernel is used, except in two cases: no kernel is installed, or the processor has
+    AMX, with which Debian's kernel crashes. In these cases, the kernel of `make guest` is used if it was built; it
+    needs no modules. `TestbedError` or `ResourceError` names the missing part and its package.
     """
     init = resources.locate("uml-link").path
     kernel_setting = os.environ.get("CROSSLAYER_UML")
@@ -477,7 +477,7 @@ def _real(name: str) -> str:
 
 
 def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> None:
-    """Create a veth pair, attach its ends to the bridges that `bridges` has for them, and set both ends to up."""
+    """Create a veth pair, attach each end that has a bridge in `bridges` to this bridge, and set both ends to up."""
     ip.link("add", ifname=first, kind="veth", peer={"ifname": second})
     for end in (first, second):
         network.real_packets(end)

@@ -59,7 +59,8 @@ class Bind(Process):
         zone
             Text of the zone file (RFC 1035, section 5).
         certificates
-            If given, BIND also answers on every address: DoUDP and DoTCP on 53, DoT on 853, DoH on 443.
+            If given, BIND answers not only at `LOCAL`, but also on every address: DoUDP and DoTCP on port 53, DoT on
+            853, DoH on 443.
 
         Raises
         ------

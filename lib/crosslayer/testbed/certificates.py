@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _LIFETIME = timedelta(days=30)
 _CLOCK_SKEW = timedelta(hours=1)
 _FILLER = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
-"""OID of the extension that enlarges a certificate, from the arc reserved for documentation (RFC 5612)."""
+"""OID of the extension that enlarges a certificate. It is in the arc reserved for documentation (RFC 5612)."""
 _MESSAGE_BYTES = 13
 """Size in bytes of a Certificate message without its one certificate: header 4, context 1, lengths 6, extensions 2."""
 _TRIES = 200

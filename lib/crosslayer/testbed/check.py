@@ -136,7 +136,7 @@ class Prober:
         )
 
     def _echoes(self, expected_ms: float, probes: int, interval_s: float) -> tuple[list[int], dict[int, int]]:
-        """Send probes; returns their departure times, and their echoes' arrival times by number, ns."""
+        """Send probes; returns the departure time of each probe, and the arrival time of each echo by number; ns."""
         _drain(self._near)
         self._reflected.clear()
         far = self._echo.getsockname()
@@ -202,8 +202,9 @@ class Prober:
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
         """Delay, ms, that a queue adds to small packets while frames of another flow arrive at twice the queue's rate.
 
-        The load lasts until a FIFO is full. The value is the median delay in the last fifth of the load, minus the
-        median delay before the load. It is None if all small packets of one of the two periods were lost.
+        The load lasts `_MANAGED_S`; for a FIFO it lasts longer, so that the queue becomes full. The value is the median
+        delay in the last fifth of the load, minus the median delay before the load. It is None if all small packets of
+        one of the two periods were lost.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -244,9 +245,9 @@ class Prober:
 
         `direction` is `down` or `up`. The rate is None if too few frames arrived.
 
-        The train is sent faster than the nominal rate, so the link alone determines the spacing at its end (packet-pair
-        dispersion). The rate is a median over all pairs of frames half a train apart, so single stalls of the host have
-        no effect.
+        The train is sent faster than the nominal rate, so the link alone determines the spacing of the frames that
+        leave it (packet-pair dispersion). Each frame is paired with the frame half a train later. The rate is the
+        median over these pairs, so single stalls of the host have no effect.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -347,7 +348,7 @@ def check(
 
 
 def _train_fits(profile: Profile) -> bool:
-    """Whether the queue holds the part of a train that exceeds the link's rate, so that no frame of it is lost."""
+    """Whether the queue has space for all waiting frames of a train, which is sent faster than the link's rate."""
     return _TRAIN_FRAMES[1] * (1 - 1 / _TRAIN_PACE) < profile.queue_packets
 
 
@@ -393,7 +394,7 @@ def _faults(
 def calibrated_delays(
     prober: Prober, profile: Profile, apply: Callable[[tuple[float, float]], None]
 ) -> tuple[float, float]:
-    """The netem delays, towards client and server, with which the measured idle RTT is the profile's, ms.
+    """The netem delays towards client and server (ms) with which the measured idle RTT matches the RTT of the profile.
 
     The path's own delay (bridges, guest, serialisation of the small probe) is subtracted in equal halves. A measurement
     is repeated if its interquartile range is too large, i.e. the host disturbed it. So a stall does not change the
@@ -454,7 +455,10 @@ def _loading(direction: str) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
 
 
 def _arrivals(receiver: socket.socket, series: int, longest_ms: float | None) -> Iterator[tuple[int, int]]:
-    """Number and arrival time, ns, of each probe of a series, until none arrives for `_WAIT_S` + `longest_ms`."""
+    """Number and arrival time, ns, of each probe of a series that arrives.
+
+    The iterator ends when no probe has arrived for `_WAIT_S` + `longest_ms`.
+    """
     receiver.settimeout(_WAIT_S + (longest_ms or 0) / 1e3)
     while True:
         try:

@@ -1,8 +1,9 @@
 """The two ends of cross-traffic. The program is a file of its own and imports only the standard library.
 
-`cross_traffic.py receive tcp|udp ADDRESS` prints its port. At the end of its input it prints the payload bytes received
-and the time since the TCP connection or the first UDP datagram, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT`
-sends until it is killed. TCP has no rate limit and uses CUBIC, or Reno if the kernel lacks CUBIC.
+`cross_traffic.py receive tcp|udp ADDRESS` prints its port. When its standard input ends, it prints two numbers: the
+payload bytes received, and a time in ns. The time begins when the TCP connection is accepted or the first UDP datagram
+arrives. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT` sends until it is killed. TCP has no rate limit and uses
+CUBIC, or Reno if the kernel lacks CUBIC.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Verification of a link's loss, jitter and queues: measurements and tolerances.
 
-A deviation is an error of the link if chance alone causes it in at most about one of ten thousand checks. So single
-checks can be short. All checks of a campaign together are more precise; `link_checks` has their counts.
+A deviation counts as an error of the link only if chance alone would cause it in at most about one of ten thousand
+checks. So a short check has wide tolerances. All checks of a campaign together are more precise; `link_checks` has
+their counts.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Crossing:
 
 
 def _runs(sent: Iterable[int], arrived: Collection[int]) -> list[int]:
-    """Length of each run of consecutive numbers in `sent` that are not in `arrived`."""
+    """Length of each run of successive entries of `sent` that are all missing in `arrived`."""
     runs: list[int] = []
     previous_lost = False
     for number in sent:
@@ -86,7 +87,10 @@ class Probing(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """Measured effects of a link; a value is None if the profile lacks its effect or the check did not measure it."""
+    """Measured effects of a link.
+
+    A value is None if the profile lacks the effect that it describes, or if the check did not measure this effect.
+    """
 
     loss_probes: int | None = None
     """Number of small packets sent up; the far end echoed those that arrived."""
@@ -110,7 +114,7 @@ class Effects:
     cross_mbit: float | None = None
     """Payload rate of the cross-traffic during the round, Mbit/s."""
     nominal_faults: str | None = None
-    """Faults of the path that the profile has, separated by `; `."""
+    """Faults that the profile gives to the path, separated by `; `."""
     fault_probes: int | None = None
     """Number of packets sent that the faults must block."""
     fault_probes_passed: int | None = None
@@ -169,7 +173,10 @@ def quantiles(delays: Sequence[float]) -> tuple[float, ...]:
 
 
 def loss_probes(profile: Profile) -> int:
-    """Number of probes, within `LOSS_PROBES`, at which a link without loss deviates significantly from the profile."""
+    """Number of probes with which a check notices that the link loses nothing although its profile has loss.
+
+    It is limited to the range `LOSS_PROBES`.
+    """
     share = profile.loss_percent / 100
     enough = (1.1 * _SIGMAS * loss_deviation(profile, 1) / share) ** 2
     return max(LOSS_PROBES[0], min(LOSS_PROBES[1], math.ceil(enough)))
@@ -226,7 +233,8 @@ def _distance(table: Sequence[float], delays: Sequence[float]) -> float:
 def queue_faults(profile: Profile, queue: Queue, added_ms: float | None, where: str) -> Iterator[str]:
     """Yield a message if the delay that a loaded queue adds deviates from the profile.
 
-    A FIFO must add the delay of a full queue, fq_codel and cake at most `MANAGED_MS`, within tolerances.
+    A FIFO must add the delay of a full queue. fq_codel and cake may add at most `MANAGED_MS`. Both limits have
+    tolerances.
     """
     if added_ms is None:
         yield f"{where} queue: every probe was lost"

@@ -18,7 +18,7 @@ from crosslayer.testbed.backends import Middlebox
 PROBES = 5
 """Number of packets that a check sends to test that a fault blocks them.
 
-The check sends as many similar packets to test that the fault does not block those.
+The check also sends the same number of similar packets, which the fault must not block.
 """
 _RING_FRAMES = 512
 _WAIT_S = 0.1
@@ -62,7 +62,7 @@ def verify(
     address: str = network.SERVER_ADDRESS,
     addresses: Sequence[str] = (),
 ) -> FaultCounts:
-    """Verify each fault alone, by probes through the middlebox; afterwards all faults are set.
+    """Set and verify each fault alone, by probes through the middlebox; at the end, set all faults together.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _answered(end: socket.socket, probe: _Probe) -> bool:
 def _server_frames() -> Iterator[list[tuple[int, int]]]:
     """Record the frames that arrive at the server's end while the body of the `with` statement runs.
 
-    Yields a list, which is filled when the body ends: source port and length in bytes of each frame.
+    Yields a list. It is empty until the body ends; then it has the source port and the length in bytes of each frame.
     """
     frames: list[tuple[int, int]] = []
     with namespaces.namespace(network.SERVER):

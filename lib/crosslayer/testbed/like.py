@@ -26,7 +26,7 @@ class MeasuredTimes:
     """Measured times of a resolver, ms."""
 
     resolver: str
-    """Name of the resolver, and its vantage point."""
+    """Name of the resolver, and of the vantage point from which it was measured."""
     rtts_ms: tuple[float, ...]
     """RTTs of the path to the resolver."""
     hits_ms: tuple[float, ...]

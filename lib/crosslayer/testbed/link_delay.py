@@ -1,9 +1,9 @@
 """Additional delay of the emulated link during an observation, measured at both of its ends with one clock.
 
-Each packet is captured where it enters and where it leaves the link. netem's rule (Linux, `sch_netem.c`) gives its
-expected departure. Transmission starts at the later of two times: the packet's arrival plus the link's delay, and the
-previous packet's departure. The departure is one transmission time later. Any further delay comes from the emulation: a
-process that must wake up, or a busy processor.
+Each packet is captured where it enters and where it leaves the link. The packet's expected departure follows from
+netem's rule (Linux, `sch_netem.c`). Transmission starts at the later of two times: the packet's arrival plus the link's
+delay, and the previous packet's departure. The departure is one transmission time later. Any further delay comes from
+the emulation: a process that must wake up, or a busy processor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from crosslayer.testbed import namespaces, network
 from crosslayer.vocabulary import Direction
 
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
-"""Slots per capture ring, more than the largest page has packets; bytes per slot, enough to identify a packet."""
+"""Number of slots of a capture ring, and size of a slot in bytes.
+
+A load of the largest page has fewer packets than the ring has slots. A slot has enough bytes to identify a packet.
+"""
 _STEP_MS = 1.0
 """Maximum change of the clock's offset during an observation, ms.
 
@@ -50,7 +53,7 @@ class ExtraDelay:
 
 
 class DelayMeter:
-    """Measures the link's additional delay by captures at both ends; close it with the testbed."""
+    """Measures the link's additional delay by captures at both ends; close it when the testbed is closed."""
 
     def __init__(self) -> None:
         with namespaces.namespace(network.LINK):

@@ -2,9 +2,9 @@
 
 The program is a file of its own and imports only the standard library. `middlebox.py NEAR FAR` receives two inherited
 packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON:
-{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the time from which their `after_ns` is
-counted, ns since the Unix epoch. The answer to every command is a line with the number of packets that each rule has
-matched since it was set; {"count": true} only requests this answer.
+{"rules": [...]} sets the rules (`PathFault.command`). {"begin": NS} sets the start from which the `after_ns` of the
+rules is counted; NS is in ns since the Unix epoch. The answer to every command is a line with the number of packets
+that each rule has matched since it was set; {"count": true} only requests this answer.
 
 Rules apply to UDP and TCP over IPv4 without options and over IPv6 without extension headers. Rules with the selector
 `ipv6` apply to every IPv6 packet. QUIC packets are recognised by the first long header of a datagram.
@@ -113,7 +113,7 @@ def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
 
 
 def long_header(payload: bytes) -> tuple[int, int] | None:
-    """Packet type (as in QUIC version 1) and version of a QUIC long header; None for anything else."""
+    """Packet type, numbered as in QUIC version 1, and QUIC version of a long header; None without a long header."""
     if len(payload) < 7 or payload[0] & 0xC0 != 0xC0:
         return None
     (version,) = struct.unpack_from("!I", payload, 1)
@@ -203,7 +203,7 @@ class BlockRule:
         return kind == _QUIC_INITIAL and len(segment.payload) >= self.values["least_bytes"]
 
     def _has_ech(self, segment: Segment) -> bool:
-        """Whether a segment or an earlier one of its flow completed a ClientHello with ECH and the rule's name."""
+        """Whether the flow up to this segment has a whole ClientHello with ECH (and the rule's server name, if any)."""
         flow = segment.flow
         if segment.flags & _SYN:
             self._blocked.discard(flow)
@@ -271,7 +271,10 @@ def _reset(segment: Segment) -> bytes:
 
 
 def _truncated(segment: Segment) -> bytes | None:
-    """A truncated DNS answer without records, so that the client repeats its query over TCP; None without a query."""
+    """A truncated DNS answer without records, which makes the client repeat its query over TCP.
+
+    None if the payload is too short for a query.
+    """
     if len(segment.payload) < 12:
         return None
     number, flags, questions = struct.unpack_from("!HHH", segment.payload)

@@ -54,7 +54,9 @@ def inside() -> bool:
 
 
 def enter(command: list[str], *, own_network: bool = True) -> None:
-    """Re-execute `command` in private namespaces, where it calls this function again; only the second call returns.
+    """Replace this process by `command` in private namespaces.
+
+    `command` must call this function again. That second call returns; the first one does not.
 
     Without `own_network`, the command keeps the current network and the current user. Its changes to /etc/resolv.conf
     stay private nevertheless.
@@ -116,7 +118,10 @@ def refused(unshare: str, options: Sequence[str] = UNSHARE) -> str | None:
 
 
 def _set_up_mounts() -> None:
-    """Mount private tmpfs on /run and /dev/shm and use them for temporary files; they end with the mount namespace."""
+    """Mount a private tmpfs on /run and one on /dev/shm, and store temporary files below /run.
+
+    The kernel removes both mounts with the mount namespace.
+    """
     if ROOT.exists() and os.path.ismount("/run"):
         return
     # On NixOS this symbolic link leads to the system's commands. Its target is outside /run.
@@ -149,7 +154,7 @@ def use_resolver(address: str) -> None:
 
 
 def use_hosts(addresses: Mapping[str, str]) -> None:
-    """Replace the hosts file of this mount namespace with the given addresses, so these names need no resolver."""
+    """Replace the hosts file of this mount namespace by one with these host names, so that they need no resolver."""
     hosts = {"localhost": "127.0.0.1", **addresses}
     _replace_etc_file("hosts", "".join(f"{address} {host}\n" for host, address in hosts.items()))
 
@@ -178,7 +183,7 @@ def set_namespace(name: str) -> None:
 
 
 def return_to(handle: int) -> None:
-    """Move the calling thread back into the network namespace of an open file, and close the file."""
+    """Move the calling thread back into the network namespace to which an open file refers, and close the file."""
     _libc.setns(handle, _CLONE_NEWNET)
     os.close(handle)
 

@@ -25,7 +25,7 @@ New connections use one half until the mappings expire, then the other half.
 """
 _HALF = 0x4000
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
-"""Handles of the queueing discipline `clsact` to which filters for arriving and for departing packets are attached."""
+"""Handles of the queueing discipline `clsact` for filters of arriving and of departing packets, in this order."""
 _SOURCE_PORT, _DESTINATION_PORT = 20, 22
 """Offsets of the ports in an IPv4 packet without options, bytes."""
 _ETH_P_IP = 0x0800

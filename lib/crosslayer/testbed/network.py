@@ -36,7 +36,10 @@ NETWORK = ipaddress.ip_network("10.53.0.0/16")
 """Network of the testbed's private IPv4 addresses."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
 _PUBLIC_HOSTS = ipaddress.ip_network("198.18.1.0/24")
-"""Addresses for `add_public_addresses`, from the range for network benchmarks (RFC 2544): to browsers it is public."""
+"""Addresses for `add_public_addresses`.
+
+They are from the range for network benchmarks (RFC 2544), which browsers treat as public.
+"""
 _HOSTS6 = ipaddress.ip_network("2001:db8:53:1::/64")
 _FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
 _FAR_NAMES = [ipaddress.ip_network(f"10.53.{2 + number}.0/24") for number in range(2)]
@@ -132,7 +135,7 @@ def spawn(name: str, arguments: list[str], **options: Any) -> subprocess.Popen[A
 
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[IPRoute]:
-    """Open a netlink socket of a namespace for the duration of the block; unlike `NetNS` it starts no process."""
+    """Open a netlink socket in a namespace for the duration of the block. pyroute2's `NetNS` would start a process."""
     with namespaces.namespace(name):
         ip = IPRoute()
     with ip:
@@ -142,8 +145,8 @@ def inside(name: str) -> Iterator[IPRoute]:
 def assign_client_address(host: str, address: str, number: int, congestion_control: str | None = None) -> None:
     """Give the client the address `_CLIENT_ADDRESSES[number]` towards a far host, and remove the other one.
 
-    New connections to the far host's `address` have the new source address. Existing connections lose the removed
-    address.
+    `host` and `address` are the far host's namespace and address. New connections to this address have the new source
+    address. Packets to the removed address, the source address of existing connections, no longer reach the client.
     """
     new, old = _CLIENT_ADDRESSES[number], _CLIENT_ADDRESSES[1 - number]
     with inside(host) as far:
@@ -303,10 +306,10 @@ def carrier_changes() -> int:
 def wait_for_carrier(names: Iterable[str]) -> None:
     """Wait until every device of these namespaces that is administratively up is operational.
 
-    The kernel enables a device's queue and a bridge's port only when its deferred work has noticed the carrier (RFC
-    2863, `ifOperStatus`). That takes up to a second after the device was set to up. Packets sent before are lost. The
-    function returns at a multiple of 0.1 s of the clock. So in virtual time the number of polls does not change the
-    time of return.
+    The kernel enables a device's queue and a bridge's port only when a deferred task of the kernel has noticed the
+    carrier (RFC 2863, `ifOperStatus`). That takes up to a second after the device was set to up. Packets sent before
+    are lost. The function returns at a multiple of 0.1 s of the clock. So in virtual time the number of polls does not
+    change the time of return.
 
     Raises
     ------
@@ -379,7 +382,7 @@ def use_congestion_control(name: str, algorithm: str) -> None:
 
 
 def congestion_control() -> str:
-    """Congestion control of TCP connections across the link, as reported by the kernel; both if the ends differ."""
+    """Congestion control of TCP connections across the link, from the kernel; two names if the two ends differ."""
     with namespaces.namespace(SERVER), socket.create_server((SERVER_ADDRESS, 0)) as listener:
         with namespaces.namespace(CLIENT):
             near = socket.create_connection(listener.getsockname(), timeout=_CONNECT_S)

@@ -77,7 +77,7 @@ def obtain_consent(what: str, where: str, *, given: bool, ask: Callable[[str], s
 
 
 def allow(addresses: Iterable[str]) -> None:
-    """Record the user's consent that packets are sent to these addresses, for the rest of this process."""
+    """Record the user's consent to packets to these addresses. It lasts until `withdraw` or the end of the process."""
     _allowed.update(map(canonical, addresses))
 
 
@@ -94,7 +94,7 @@ def withdraw() -> None:
 def check(address: str, *names: str) -> None:
     """Raise `OutsideError` for an outside address that is on the stop list or has no consent.
 
-    `names` are the names of the address's operator and host, which are looked up in the stop list.
+    `names` are names of the operator or host of the address. The stop list is searched for them too.
     """
     if inside(address):
         return
@@ -123,8 +123,8 @@ def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.so
 def check_names(names: Iterable[str], program: str) -> None:
     """Raise `OutsideError` if a program would look up names and send packets to the addresses that it gets.
 
-    Such addresses cannot be checked, because they are unknown before the lookup. The lookups are allowed if `private`
-    returns True, for `localhost`, and after `allow_any_name`.
+    Such addresses cannot be checked, because they are unknown before the lookup. A lookup is allowed in three cases:
+    `private` returns True, the name is `localhost`, or `allow_any_name` was called.
     """
     if not private() and _ANY_NAME not in _allowed and (unknown := sorted(set(names) - {"localhost"})):
         raise OutsideError(

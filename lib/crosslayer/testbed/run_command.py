@@ -114,8 +114,8 @@ def _keep(capture: Path, files: dict[str, bytes]) -> None:
 def _expanded(argument: str, environment: dict[str, str]) -> str:
     """Expand crosslayer's three variables in an argument, because the user's own shell does not have them.
 
-    DNS clients take their server as `@ADDRESS`. If the user does not quote `@$CROSSLAYER_SERVER`, the shell passes a
-    lone `@`. This function expands that `@` too.
+    DNS clients take their server as `@ADDRESS`. If the user does not quote `@$CROSSLAYER_SERVER`, the shell passes `@`
+    without an address. This function adds the server's address to such an `@`.
     """
     if argument == "@":
         return f"@{environment['CROSSLAYER_SERVER']}"

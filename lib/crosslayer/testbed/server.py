@@ -30,7 +30,10 @@ class ServerError(TestbedError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """A connection, reported at the end of its handshake (over TCP: at the end of the server's part of it)."""
+    """A connection, reported at the end of its handshake.
+
+    Over TCP, it is reported when the server has finished its own part of the handshake.
+    """
 
     time_ns: int
     """End of the handshake, Unix time in nanoseconds."""
@@ -136,7 +139,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
-    """Text of a root zone with one A record per name; only the zone's own name server exists besides these names.
+    """Text of a root zone with one A record per name; the only other name in the zone is that of its name server.
 
     With `https_records`, one HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
     """
@@ -189,7 +192,7 @@ class Server(Process):
     """The zone file."""
     control_path: Path
     certificates: Certificates
-    """Certificates of the run, also for other servers that browsers must accept."""
+    """Certificates of the run. Other servers that browsers must accept can use them too."""
     events_file: Path
     """Event file, one JSON object per line."""
 
@@ -229,13 +232,14 @@ class Server(Process):
         max_tls
             Newest version of TLS over TCP: `1.2` or `1.3`.
         certificate_bytes
-            Size of the TLS Certificate message; 0 for the smallest possible. Above three times a client's first flight
-            (at least 1200 bytes), a full QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
+            Size of the TLS Certificate message; 0 for the smallest possible. If the message is larger than three times
+            the client's first flight (at least 1200 bytes), a full QUIC handshake takes one more round-trip (RFC 9000,
+            section 8.1).
         https_records
             Announce HTTP/3 by an HTTPS record of every name.
         own_times
-            JSON file with times of answers from the server's cache and of other answers (`own` of the plugin `box`).
-            None: neither a cache nor delayed answers.
+            JSON file with two lists of answer times: for answers from the server's cache, and for all other answers. It
+            is the file of the property `own` of the plugin `box`. None: the server has no cache and adds no times.
         """
         zone, corefile, control, events = (folder / name for name in _FILES)
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
@@ -280,7 +284,7 @@ class Server(Process):
         pages_dir: Path | None,
         address: str,
     ) -> Self:
-        """Start the server with the files in `folder`; the other parameters become its attributes."""
+        """Start the server with the files in `folder`; the other parameters become attributes of the `Server`."""
         zone, control, events = folder / "zone", folder / "control", folder / "events.jsonl"
         server = cls(spawn, cls.command_line(folder), folder / "server.log")
         server.spawn, server.addresses = spawn, addresses
@@ -305,7 +309,7 @@ class Server(Process):
         """Close open QUIC connections, of one listener (`h3`, `doq`) or of all; returns their number.
 
         A connection is closed once its handshake is complete, so that the client receives the application's NO_ERROR.
-        `https` closes the TCP connections of the web server instead.
+        If `listener` is `https`, the TCP connections of the web server are closed instead.
         """
         return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
@@ -314,7 +318,7 @@ class Server(Process):
         self.command("rotate-ticket-keys")
 
     def set_certificate(self, message_bytes: int) -> None:
-        """Use a certificate of another size on new connections, with the same key; tickets stay valid.
+        """Use another certificate, of another size but with the same key, on new connections; tickets stay valid.
 
         The size is that of the TLS Certificate message; `ValueError` if it is too small for the server's names.
         """
@@ -368,7 +372,11 @@ class Server(Process):
         self.command("early-data", mode=mode)
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """Counts per listener: `open` QUIC connections; total `connections`, `requests`, `queries` and `tokens`."""
+        """Counts by name and listener.
+
+        `open` is the number of QUIC connections that are open now. `connections`, `requests`, `queries` and `tokens`
+        are totals since the start of the server.
+        """
         return self.command("stats")
 
     def events(self) -> list[Event]:

@@ -1,4 +1,6 @@
-"""Stop list: addresses, networks and operators to which no packet is sent. It joins this package's and the user's list.
+"""Stop list: addresses, networks and operators to which no packet is sent.
+
+It has the entries of two lists: the list of this package, and the user's own list.
 
 An entry has networks or operators, and a reason. An operator is given by its name in a list of resolvers, or by a
 domain of its host names. For an address in `well_known.toml`, the operator is known even if the user gives no name.

@@ -4,13 +4,15 @@ This program is a file of its own and imports only the standard library.
 
     crosslayer = outside -- unshare -- inside (PID 1 of the namespaces) -- the real command
 
-`inside` exists because PID 1 ignores every signal without a handler and inherits Chromium's orphans. It is a separate
-program because a process with threads (pyarrow's, polars') may hang after a fork. `outside` exists because unshare
-blocks signals while it waits: a signal to the `crosslayer` process alone would have no effect.
+`inside` exists so that the command is not PID 1. PID 1 ignores every signal for which it has no handler, and inherits
+orphaned processes, e.g. Chromium's. `inside` is a separate program because a process with threads (pyarrow's, polars')
+may hang after a fork. `outside` exists because unshare blocks signals while it waits: a signal to the `crosslayer`
+process alone would have no effect.
 
 A signal from the terminal or to the whole process group reaches the command directly and must not be delivered twice.
-So `outside` forwards signal n to `inside` as SIGRTMIN + n. `inside` is in the group too: it receives a group's signal
-first as n and then as SIGRTMIN + n, and ignores both. If only one of the two arrives, it delivers n to the command.
+So `outside` forwards signal n to `inside` as SIGRTMIN + n. `inside` is in the group too. It receives a signal to the
+group twice, first as n and then as SIGRTMIN + n, and ignores both. If only one of the two arrives, the signal was not
+sent to the group, and `inside` delivers n to the command.
 """
 
 from __future__ import annotations

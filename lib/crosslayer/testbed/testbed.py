@@ -162,7 +162,7 @@ class Testbed:
     def middlebox(self) -> backends.Middlebox:
         """The middlebox of the path, created on first use.
 
-        Packets pass through it from a call of its `begin` until the next one of its `bypass`.
+        Packets pass through it after a call of its `begin`, until its `bypass` is called.
         """
         self._middlebox = self._middlebox or backends.Middlebox()
         return self._middlebox
@@ -292,9 +292,10 @@ class Testbed:
     def serve(
         self, specs: Iterable[PageSpec], *, spec_dir: Path, own: tuple[Path, ...] = (), **options: Any
     ) -> Iterator[tuple[Server, dict[str, str]]]:
-        """Build and serve the pages of `spec_dir` and `own` at the far end, with DNS for their names and aliases.
+        """Build the pages in `spec_dir` and in the folders `own`, and serve them at the far end.
 
-        Yields the running server and the IPv4 address of every host name. `options` are passed to `Server.start`.
+        The server also answers DNS queries for every host name of the pages `specs`. Yields the running server and the
+        IPv4 address of every host name. `options` are passed to `Server.start`.
         """
         # A user's own pages are not stored in the checkout's shared folder.
         built = namespaces.ROOT / "sites" if own else _built_sites(spec_dir)

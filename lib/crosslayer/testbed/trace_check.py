@@ -1,4 +1,7 @@
-"""Verification of a trace: compares bytes and arrival times of packets during the replay with the trace's file."""
+"""Verification of a trace: replays a part of it, and compares the result with the trace's file.
+
+It compares the delivered bytes and the packets' arrival times.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from crosslayer.testbed.trace_replay import Schedule, schedules
 from crosslayer.traces import Course, Line
 
 RATE_TOLERANCE = 0.05
-"""Tolerance of the delivered bytes, as a share of those of the trace."""
+"""Maximum difference between the delivered bytes and the bytes that the trace gives, as a share of the latter.
+
+Two frames are allowed in addition.
+"""
 STRETCH_MS = 1000.0
 """Length of the part of the trace that a check plays in each direction, ms."""
 _LATE_MS = 1.0

@@ -37,18 +37,18 @@ class Schedule:
     """Departure times of the packets of one direction.
 
     The curve of a trace (`line`) gives the total bytes that the path could have delivered until each time. A packet
-    departs when the curve has risen by the packet's bytes. The rise counts from the later of two times: the end of the
-    packet's additional delay, and the previous departure. Capacity that no packet used is lost, as with the delivery
+    departs when the curve has risen by the packet's size since the later of two times: the end of the packet's
+    additional delay, and the previous departure. Capacity that no packet used is lost, as with the delivery
     opportunities of Mahimahi.
 
     Parameters
     ----------
     line
         `at_ns` and `bytes`: points of that curve, from 0 to the end of the trace. `overhead`: bytes of a packet in
-        addition to its frame. `limit`: maximum length of the queue, packets. None: no rate limit.
+        addition to its frame. `limit`: maximum length of the queue, packets. If `line` is None, there is no rate limit.
     delay
-        `extra_ns`: additional delays, each from its `at_ns` on. The last `at_ns` is the end of the trace. None: no
-        delay.
+        `extra_ns`: additional delays, each from its `at_ns` on. The last `at_ns` is the end of the trace. If `delay` is
+        None, there is no additional delay.
     """
 
     def __init__(self, line: Mapping[str, Any] | None, delay: Mapping[str, Any] | None) -> None:

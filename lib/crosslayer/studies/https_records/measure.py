@@ -1,8 +1,9 @@
 """Page loads in a browser that queries the HTTPS record of the page's host.
 
-Conditions differ in the record, the answer to its query, the server's ECH key, or the handshake (`RecordKind`). The
-browser sends its DNS queries to the server over DoUDP. Only the HTTPS record announces HTTP/3. The study measures which
-protocol the browser uses for the document, and whether it encrypts the ClientHello. None of these outcomes is an error.
+Conditions differ in the HTTPS record, in the response to the query for it, in the server's ECH key, or in the handshake
+(`RecordKind`). The browser sends its DNS queries to the server over DoUDP. Only the HTTPS record announces HTTP/3. The
+study measures which protocol the browser uses for the document, and whether it encrypts the ClientHello. None of these
+outcomes is an error.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class RecordKind:
     h3: Literal["1-rtt", "0-rtt"] = "1-rtt"
     """Handshake of the load. `0-rtt`: the page was loaded before, with the same record."""
     broken: bool = False
-    """Whether the record is malformed, unusable or wrong, or missing because the query fails."""
+    """Whether the record is malformed, unusable or wrong, or the query for it fails. False if there is no record."""
 
 
 def _good(_host: str, _ech: bytes) -> bytes:

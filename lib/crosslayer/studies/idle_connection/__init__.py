@@ -19,8 +19,8 @@ class Options:
     """Idle times, s. A campaign in real time waits for them.
 
     The path event (NAT mapping expired, client moved, server restarted) is in the middle of the idle time. Avoid 20 and
-    60 s: the event would be at 10 or 30 s. The server closes idle connections after 10 or 30 s, so it would be random
-    whether the event or the close comes first.
+    60 s. The server closes an idle connection after 10 s (DoTCP, DoT) or 30 s (DoH, DoH3, DoQ). With an idle time of 20
+    or 60 s, the event would be at the time of this close. It would then be random which comes first.
     """
     clients: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
         ClientKind.STUB,

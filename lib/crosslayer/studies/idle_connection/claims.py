@@ -16,9 +16,9 @@ from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _EARLY = (Protocol.DOQ, Protocol.DOH3)
 SHORT_S = 2.0
-"""Longest idle time, s, in the claims about a connection without a path event.
+"""Maximum idle time, s, of the rows that the claims about a connection without a path event use.
 
-After this time, client and server still keep the connection.
+Client and server still keep a connection that was idle for this time.
 """
 _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 
@@ -26,8 +26,9 @@ _VALID = pl.col("error").is_null() & (pl.col("client") == str(ClientKind.STUB))
 def source(protocol: str, event: PathEvent, *, beyond: bool) -> Source:
     """Answer times of the stub after an idle time.
 
-    A time is from the query to the answer. With `beyond`, it begins when the stub has waited in vain for a packet on
-    the old connection and also sends the query over a new one. Queries without such a wait are then omitted.
+    A time is from the query to the answer. With `beyond`, the stub's wait for a packet on the old connection is
+    subtracted. At the end of this wait, the stub also sends the query over a new connection. Queries without such a
+    wait are then omitted.
     """
     rows = _VALID & (pl.col("protocol") == protocol) & (pl.col("path_event") == str(event))
     if event is PathEvent.NONE:
@@ -54,7 +55,7 @@ def answer(protocol: Protocol, event: PathEvent) -> Measure:
 
 
 def beyond(protocol: Protocol, event: PathEvent) -> Measure:
-    """90th percentile, in RTTs, of those answer times of `source` that begin at the end of the stub's wait."""
+    """90th percentile, in RTTs, of the times of `source` with `beyond`: from the end of the wait to the answer."""
     return median(f"{protocol}, {event}, beyond the wait", in_rtts=True).at(0.9)
 
 

@@ -166,7 +166,7 @@ class LibraryClient(IdleClient):
         return self._client
 
     def answer_columns(self) -> dict[str, Any]:
-        """Columns that describe the connection of the last answer; empty if it is closed."""
+        """Columns that describe the connection of the last answer; empty if this connection is closed."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
@@ -198,7 +198,7 @@ class BrowserClient(IdleClient):
         self._last: QueryEvent | None = None
 
     def discard_events(self) -> None:
-        """Discard all events of the server log so far, and treat every connection so far as old."""
+        """Discard all events of the server log so far; only connections opened after this call count as new."""
         super().discard_events()
         self._opened.clear()
 
@@ -222,7 +222,7 @@ class BrowserClient(IdleClient):
     def answer_columns(self) -> dict[str, Any]:
         """Columns that describe the connection of the last answer, from the server log.
 
-        A connection counts as old if the client only migrated to another port.
+        An old connection that the client migrated to another port still counts as old.
         """
         if self._last is None:
             return {}

@@ -47,7 +47,7 @@ _P99 = 0.99
 _OF_P99 = 100
 """Minimum number of observations for a 99th percentile."""
 _LIMIT_RTT = 1.5
-"""Maximum time that we expect from the end of the stub's wait to the answer, if the query is early data; RTT."""
+"""Expected maximum time, in RTTs, from the end of the stub's wait to the answer if the query is sent as early data."""
 _STALL_MS = 1000.0
 """Minimum answer time that the verdict reports as late, ms."""
 _WHERE = {
@@ -67,8 +67,9 @@ def idle_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, measure, protocol, client, path_event, idle_s, idle, n, rounds, median, low, high.
 
     Measures: `answer (ms)`; `without an answer (%)`, only if above 0; `answer minus wait (RTT)`. The third measure is a
-    99th percentile over all links and idle times, in multiples of each link's nominal RTT. Its times begin when the
-    stub has waited in vain for a packet on the old connection and also sends the query over a new one.
+    99th percentile over all links and idle times, in multiples of each link's nominal RTT. It is a percentile of the
+    time from the end of the stub's wait for a packet on the old connection to the answer. At the end of this wait, the
+    stub also sends the query over a new connection.
     """
     every = inputs.idle_recoveries.with_columns(
         client=pl.col("client").replace_strict(_NAMES, return_dtype=pl.String),

@@ -43,7 +43,7 @@ _STUBS = (ClientKind.STUB, ClientKind.STUB_NO_IDLE_PROBE)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
 """Transports of each client that does not support all six."""
 _IDLE_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
-"""Maximum idle time of clients that compute while idle, s. The server closes their connections within this time."""
+"""Maximum idle time, s, of clients that use the CPU while idle. Before its end, the server closes their connections."""
 _EVERY = 12
 """Number of rounds from one round with a browser to the next one."""
 
@@ -142,7 +142,7 @@ class IdleConnection(Measurer):
                 client.ask()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Measure the first query after the idle time and the path event of a condition."""
+        """Let the condition's idle time pass, with its path event in the middle, and measure the next query."""
         chosen = self._conditions[condition]
         row, started = self.row(condition, cell, round_number, position), time.time()
         self._nat.restore()
@@ -200,9 +200,9 @@ class IdleConnection(Measurer):
 
     @contextlib.contextmanager
     def _lookups(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """Start Chromium for the block; yields a function that looks up a name and returns start and end, ms.
+        """Run Chromium inside the `with` block; yields a function that looks up a name and returns start and end, ms.
 
-        A Chromium that keeps running would compute during the idle times of the other conditions.
+        Chromium ends with the block, because it would use the CPU during the idle times of the other conditions.
         """
         asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
         with (

@@ -21,7 +21,7 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
     """Cost of the post-quantum key share within a round: time with X25519MLKEM768 minus time with X25519, ms.
 
     Columns link, protocol (`DoQ`, `DoT`), measure, source, n, rounds, median, low, high. Rows of source `expected` have
-    the time to transmit the key share's additional bytes, counted in captures, at the link's rates.
+    a computed time: the bytes that the key share adds, divided by the link's rates. Captures count these bytes.
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges)
     parts = []
@@ -39,9 +39,9 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
 def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
     """Time to transmit the bytes that the post-quantum key share adds to an exchange, by link and measure; ms.
 
-    The bytes include packet headers, in both directions. The value is that of the whole exchange for both measures,
-    `handshake` and `whole exchange`: the client's second flight leaves at about the end of the handshake, so it may
-    count to either phase.
+    The bytes include packet headers, in both directions. Both measures, `handshake` and `whole exchange`, have the same
+    value, computed from the bytes of the whole exchange. The reason: the client's second flight leaves at about the end
+    of the handshake, so it may count to either phase.
     """
     rates = inputs.link_checks.group_by("link").agg(
         up=pl.col("nominal_up_mbit").median(), down=pl.col("nominal_down_mbit").median()

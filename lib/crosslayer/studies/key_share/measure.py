@@ -1,6 +1,6 @@
 """Full handshakes with and without a post-quantum key share in the client's hello.
 
-Chromium has no option for its key share; the Go stub has one.
+The client is the Go stub, which has an option for the key share. Chromium has no such option.
 """
 
 from crosslayer.campaign.conditions import StubExchange, measuring

@@ -26,7 +26,7 @@ _TIMED = (pl.col("role") == Role.MEASURED) & (pl.col("condition") == "main") & p
 
 
 def source(protocol: str, resumption: str) -> Source:
-    """Lookups over a transport with a resumption (`none` or `early-data`)."""
+    """Lookups over a transport, with the given value of the column `resumption` (`none` or `early-data`)."""
     valid = VALID_EXCHANGE if resumption == "none" else pl.col("error").is_null() | _LATE
     rows = valid & _TIMED & (pl.col("protocol") == protocol) & (pl.col("resumption") == resumption)
     return Source("dns_exchanges", rows, pl.col("total_ms"))

@@ -51,11 +51,12 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
 
 
 def loss_data(inputs: Inputs) -> pl.DataFrame:
-    """Quantiles of lookup times by transport and loss, and the time that early data and DoQ save; multiples of the RTT.
+    """Quantiles of lookup times by transport and loss, and differences of quantiles; multiples of the RTT.
 
-    Columns loss_percent, measure (`median`, `P95`, `P99`), series, source (`measured`, `full minus 0-RTT`, or
-    `DoUDP minus DoQ`), n, rounds, median, low, high. The column `median` has
-    the quantile that `measure` names.
+    Columns loss_percent, measure (`median`, `P95`, `P99`), series, source, n, rounds, median, low, high. The column
+    `median` has the quantile that `measure` names. Rows of source `measured` have lookup times. Rows of source
+    `full minus 0-RTT` have the time that early data saves. Rows of source `DoUDP minus DoQ` have the time that DoQ
+    saves compared with DoUDP.
     """
     lookups = _lookups(inputs)
     parts = []

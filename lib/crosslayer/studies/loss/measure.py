@@ -1,8 +1,8 @@
 """Measures one lookup over every transport on a link that loses packets.
 
 A lookup uses a new connection with a full handshake, a new connection with early data, or a kept connection. The DoUDP
-client repeats a lost query after one second; the other transports retransmit by themselves. DoH3 also stands for HTTP/3
-in general: a lookup over DoH3 is one small GET.
+client repeats a lost query after one second; the other transports retransmit by themselves. A lookup over DoH3 is one
+small GET, so its results also hold for such requests over HTTP/3 in general.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Loss(Measurer):
         self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=context.server.ca_file)
 
     def close(self) -> None:
-        """Do nothing: no connection is kept between lookups."""
+        """Do nothing: `measure` closes each connection before it returns, also one that carried two queries."""
 
     def conditions(self, cell: Cell) -> list[str]:
         """All kinds of lookup."""
@@ -74,7 +74,7 @@ class Loss(Measurer):
             self._lookups(condition, self.context.pages[self.context.plan.pages[0]].host)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Make a lookup, after a priming lookup if it needs a ticket; return the rows of all lookups."""
+        """Make a lookup, and before it a priming lookup if a ticket is needed; return the rows of both."""
         row = self.row(condition, cell, round_number, position)
         *priming, measured = self._lookups(CONDITIONS[condition], self.context.pages[cell.page].host)
         first = {"resumption": Resumption.NONE.value, "role": Role.PRIMING.value}

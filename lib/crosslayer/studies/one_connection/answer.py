@@ -66,8 +66,8 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
 def _costs(of_study: pl.LazyFrame, inputs: Inputs, worth: Worth) -> pl.DataFrame:
     """Time until the document is complete in the mode `worth.with_it` minus that in `worth.without`, by link and page.
 
-    Columns link, page, rtt (multiples of the RTT), percent (of the median of `worth.without`). Both are medians of the
-    differences within rounds.
+    Columns link, page, rtt, percent. `rtt` is the median of the differences within rounds, in multiples of the RTT.
+    `percent` is the median of the same differences, in percent of the median time in `worth.without`.
     """
     costs = metrics.paired_costs(of_study, TIMES[DOCUMENT], "mode", worth.with_it.name, worth.without.name)
     in_rtts = metrics.in_rtts(costs, inputs.rtts, ["difference_ms"])

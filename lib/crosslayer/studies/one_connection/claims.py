@@ -26,8 +26,8 @@ _MEANT = "meant"
 def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Times by mode and event, ms (series such as `DoQ, then H3 1-RTT, document`), and the series `meant`.
 
-    `meant` has a value for each 0-RTT load whose mode uses a token: 1 without an error, else 0. A load has an error if
-    the server log contradicts its mode, e.g. if the log shows no early data or no token.
+    `meant` has a value for each 0-RTT load whose mode uses a token: 1 if the load has no error, 0 if it has one. A load
+    has an error if the server log contradicts its mode, e.g. if the log shows no early data or no token.
     """
     of_mode = loads(resolved_loads)
     rows = [
@@ -57,7 +57,7 @@ def later(mode: Mode, other: Mode, *pages: str, measure: str = DOCUMENT) -> Meas
 
 
 def spared(what: str, visit: str, *pages: str) -> Measure:
-    """Median time that an entry of `WORTH` saves until the document is complete, RTT."""
+    """How much earlier the document is complete in `with_it` than in `without` of an entry of `WORTH`: median, RTT."""
     (worth,) = [worth for worth in WORTH if (worth.what, worth.visit) == (what, visit)]
     return later(worth.without, worth.with_it, *pages)
 
@@ -83,7 +83,7 @@ def proved(o: Observed) -> Estimate:
 
 
 def on_one_connection(mode: Mode, link: str) -> Measure:
-    """Time until the first byte, name resolution included, of the slowest page on a link; RTT."""
+    """Median time until the first byte, name resolution included: maximum over the paper's pages on a link; RTT."""
     return maximum(at(mode, FIRST_BYTE, page).on(link) for page in _OF_THE_PAPER)
 
 

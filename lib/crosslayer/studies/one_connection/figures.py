@@ -189,9 +189,9 @@ def size_data(inputs: Inputs) -> pl.DataFrame:
     A document of n bytes counts as complete when the first n bytes of the longest document have arrived. Columns mode,
     link, source, kb (size), median (time, multiples of the RTT), n, received, allowed.
 
-    Rows of source `size` have the time for each whole kB. Rows of source `step` have the state before a gap of more
-    than half an RTT: the `kb` of the document that have arrived, `received` (bytes of UDP payload on the connection),
-    and `allowed` (three times the bytes of the client's first flight).
+    Rows of source `size` have the time for each whole kB. A row of source `step` has the state just before a pause of
+    more than half an RTT in the arrival of the document. Until then, `kb` of the document and `received` bytes of UDP
+    payload have arrived on the connection. `allowed` is three times the bytes of the client's first flight.
     """
     of_study = loads(inputs.resolved_loads).filter(pl.col("mode").is_in(list(_STEPS)))
     columns = ["mode", "link", "page", "arrived_ms", "arrived_bytes", "received_bytes", "first_flight_bytes"]

@@ -106,7 +106,7 @@ def evidence_columns(
     mode, page
         Mode and page of the load.
     ports
-        The client's ports of the connections for the name and for the page.
+        The client's port of the connection on which it queries the name, and of that on which it loads the page.
     """
     of_name, of_page = ([event for event in events if event.remote.endswith(f":{port}")] for port in ports)
     queries = [event for event in of_name if isinstance(event, QueryEvent)]

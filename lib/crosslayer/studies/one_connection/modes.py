@@ -63,7 +63,7 @@ class Mode:
 
     @property
     def query_early(self) -> bool:
-        """Whether the query leaves with the first flight of a QUIC connection."""
+        """Whether the query leaves as early data, in the first flight of its QUIC connection."""
         waits = self.connections is Sharing.SHARED and self.waits_for_settings
         return self.resumption is _EARLY and not waits
 
@@ -108,7 +108,7 @@ _LOADING = (
 
 
 def shared(resumption: Resumption, condition: str = MAIN) -> Mode:
-    """Mode with name and page on one connection; with `EARLY_DATA`, it is a resumed connection."""
+    """Mode in which one connection carries name and page; with `EARLY_DATA`, this connection is resumed."""
     h3 = Http3.ZERO_RTT if resumption is _EARLY else Http3.ONE_RTT
     return Mode(Protocol.DOH3, resumption, Sharing.SHARED, h3, condition)
 

@@ -1,4 +1,4 @@
-"""Effect of a path's RTT, jitter and queue on early data, and of its loss on shared connections and coalescing."""
+"""Effect of a path's RTT, jitter and queue on early data, and of packet loss on shared connections and coalescing."""
 
 from __future__ import annotations
 

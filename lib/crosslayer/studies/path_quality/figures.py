@@ -1,4 +1,7 @@
-"""Figures: time that 0-RTT saves, cost of head-of-line blocking, time that coalescing saves when packets are lost."""
+"""Figures: time that 0-RTT saves, by RTT, jitter and queue; effects of packet loss.
+
+The effects of packet loss are the cost of head-of-line blocking and the time that coalescing saves.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _FEWEST = {"median": 1, "P95": 20, "P99": 100}
 """Minimum number of observations for each quantile."""
 _LATE_RTT = 1.5
-"""Time in RTTs above which an answer counts as late, i.e. as one that waited for a lost packet (its own or another)."""
+"""Time in RTTs above which an answer counts as delayed by a lost packet: its own, or that of another query."""
 _LATE = "later than 1.5 RTT (%)"
 _SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
 _SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
@@ -131,7 +134,7 @@ def shared_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def coalescing_data(inputs: Inputs) -> pl.DataFrame:
-    """Time that one connection saves compared with two, in a load with its name resolution; multiples of the RTT.
+    """Time, in RTTs, that a page load including name resolution takes longer on two connections than on one.
 
     Columns link, condition, page, measure (`median`, `P95`, `P99`), series (`first visit`, `returning`), n, rounds,
     median, low, high.

@@ -37,7 +37,7 @@ _TIMEOUT_S = 60.0
 
 
 class Shared(Measurer):
-    """Measures queries at a steady pace that share a connection; the stub opens a new one for each observation."""
+    """Measures series of queries at a steady pace on one connection; the stub opens a connection for each series."""
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
@@ -67,7 +67,7 @@ class Shared(Measurer):
         return list(SHARED)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """Table and columns of a condition; `number` is that of the first measured query."""
+        """Table and columns of a condition. `number` is 1 (first measured query); `measure` sets it for each query."""
         columns = {"page": None, "connection_mode": "kept", "client": 0, "number": 1}
         return "paced_queries", {"protocol": SHARED[condition].value} | columns
 
@@ -124,8 +124,8 @@ class PathQuality(Measurer):
     def conditions(self, cell: Cell) -> list[str]:
         """Conditions of a cell.
 
-        On links with varied loss these are loads and, for the plan's first page, queries that share a connection. On
-        other links they are lookups.
+        On links with varied loss these are page loads. The cells of the plan's first page also have queries that share
+        a connection. On other links the conditions are lookups.
         """
         if loses(cell.link) is None:
             return list(LOOKUPS)

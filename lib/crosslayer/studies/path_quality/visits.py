@@ -9,5 +9,5 @@ PAIRS = {
     "first visit": (Mode(Protocol.DOH3), FIRST_VISIT),
     "returning": (Mode(Protocol.DOH3, Resumption.EARLY_DATA, h3=Http3.ZERO_RTT), RETURNING),
 }
-"""Two modes for each visit: on two connections and on one. The two differ in nothing else."""
+"""For each visit, a mode with two connections and a mode with one connection; the modes differ in nothing else."""
 VISITS = tuple(mode.name for pair in PAIRS.values() for mode in pair)

@@ -26,7 +26,7 @@ VANTAGES = Vantages(lambda pair: pair.partition(" ")[0])
 
 
 def observed(resolver_queries: pl.LazyFrame) -> Observed:
-    """Time and size of each part of an exchange by vantage point and resolver, and whether its session was resumed.
+    """By vantage point and resolver: time and size of each part of an exchange, and whether a session was resumed.
 
     Series are e.g. `DoQ handshake` (ms), `DoQ response` (bytes) and `session resumed` (1 if resumed, else 0).
     """

@@ -89,9 +89,10 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
 def time_data(inputs: Inputs) -> pl.DataFrame:
     """Time of the first query on a new connection, in the course of the campaign, for the twelve fastest resolvers.
 
-    The fastest resolvers are those with the shortest such time. Columns vantage, resolver, transport, round (number of
-    the block), hours (since the earliest of these queries), first_ms (median), n, source. A row has one block of
-    rounds: one round, or several if the chart would have too many points.
+    The fastest resolvers are those with the shortest time of a first query. A row summarises a block of successive
+    rounds. A block has one round, or several if the chart would have too many points. Columns vantage, resolver,
+    transport, round (number of the block), hours (since the earliest of these queries), first_ms (median over the
+    block), n, source.
     """
     first = inputs.resolver_queries.filter(state="cold", cache="hit", role="measured").filter(pl.col("error").is_null())
     frame = first.select(

@@ -8,7 +8,8 @@ authors' tool (mgranderath/dns-measurements):
 - a row is a query on a new connection; durations are in nanoseconds, as in Go;
 - `protocol` is `udp`, `tcp`, `tls`, `https` or `quic`, `vp` the region of the vantage point, `ip` the resolver;
 - a query succeeded if it has an `r_code`, no `error`, and a `total_time` below 5 s;
-- the handshake is `q_ui_c_handshake_duration`, or `tcp_handshake_duration` plus, with TLS, `tls_handshake_duration`;
+- the handshake time of `quic` is `q_ui_c_handshake_duration`, that of `tcp` is `tcp_handshake_duration`, and that of
+  `tls` and `https` is the sum of `tcp_handshake_duration` and `tls_handshake_duration`;
 - `query_time` is the resolve time.
 """
 

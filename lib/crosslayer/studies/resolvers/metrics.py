@@ -10,7 +10,7 @@ _CLEAR = ("DoUDP", "DoTCP")
 
 
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful queries on a new connection for a name in the cache; encrypted transports resume a session.
+    """Successful queries on new connections, answered from the cache; over encrypted transports, with resumption.
 
     As in the paper, a resolver (an address) counts at a vantage point only if it answered there over each of the
     paper's transports.

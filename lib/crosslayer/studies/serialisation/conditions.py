@@ -1,4 +1,4 @@
-"""DoQ conditions of the study, by value of the column `condition`: sizes of the client's datagrams and padding."""
+"""DoQ conditions by name (column `condition`): size of the client's handshake datagrams, and padding of the query."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Figures: time of a DoQ query beyond one RTT, compared with the time to transmit its bytes on a slow uplink."""
+"""Figures: time of a DoQ query minus one RTT, compared with the time to transmit the query on a slow uplink."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ _STYLES = {
 
 
 def serialisation_data(inputs: Inputs) -> pl.DataFrame:
-    """Time of a query beyond one RTT, and the time to transmit the query and the bytes before it on the uplink.
+    """Time of a query minus one RTT, and the time to transmit the query and the bytes before it on the uplink.
 
-    Columns link, series, source, x (time to transmit, ms), n, rounds, median, low, high (query time minus RTT, ms).
-    Rows of source `slope` and `intercept` have the parameters of the line through the medians of DoQ. A row of source
-    `published` has the value of TNSM24.
+    Columns link, series, source, x, n, rounds, median, low, high. `x` is the time to transmit, in ms. `median`, `low`
+    and `high` are of the query time minus one RTT, in ms. In the rows of source `slope` and `intercept`, `median` is
+    the slope or intercept of the line that is fitted to the medians of DoQ. The row of source `published` has the value
+    of TNSM24.
     """
     rows = _serialised(inputs)
     by = ["link", "series"]

@@ -1,4 +1,4 @@
-"""Effect of the server's QUIC implementation on conditions of the studies `one-connection` and `combinations`."""
+"""Effect of the server's QUIC implementation on times, in conditions of `one-connection` and `combinations`."""
 
 from crosslayer.study import question
 

@@ -63,8 +63,8 @@ def later(what: str, measure: str, *pages: str, stack: str = SECOND) -> Measure:
 def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bool = False) -> Measure:
     """Time until the document in `comparison.visit` minus that in `comparison.other`, with server `stack`.
 
-    The value is the median of the differences within rounds, RTT. With `less`, the same cost with the first server is
-    subtracted.
+    The value is the median of the differences within rounds, RTT. With `less`, the cost of the same comparison with the
+    first server is subtracted.
     """
     terms: dict[str, float] = {}
     for one, sign in ((stack, 1.0), *([(FIRST, -1.0)] if less else [])):
@@ -110,17 +110,17 @@ def _much_later(what: str, page: str) -> Measure:
 
 
 def _saved_more(page: str) -> Measure:
-    """Margin in RTTs, above 0 if one connection saves at least as much time with the second server as with the first.
+    """Margin in RTTs for the claim that one connection saves at least as much time with the second server.
 
-    A difference below `SAME_RTT` does not count.
+    It is above 0 if the saving with the second server exceeds the saving with the first server minus `SAME_RTT`.
     """
     return SAME_RTT - cost(_OVER_DOQ, page, less=True)
 
 
 def _not_slower(comparison: VisitComparison, page: str) -> Measure:
-    """Margin in RTTs with the second server, above 0 if `comparison.visit` is not slower than `comparison.other`.
+    """Margin in RTTs for the claim that, with the second server, `comparison.visit` is not slower than the other visit.
 
-    A difference below `_SAME_COST_RTT` does not count as slower.
+    It is above 0 if `comparison.visit` takes less than `_SAME_COST_RTT` longer than `comparison.other`.
     """
     return _SAME_COST_RTT - cost(comparison, page)
 

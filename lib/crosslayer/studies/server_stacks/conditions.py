@@ -59,7 +59,7 @@ def _visits() -> Iterator[ServerVisit]:
 
 
 def shared(resumption: Resumption, condition: str = "main") -> ServerVisit:
-    """Visit with name and page on one connection; with `EARLY_DATA`, it is a resumed connection."""
+    """Visit in which one connection carries name and page; with `EARLY_DATA`, this connection is resumed."""
     return ServerVisit(Protocol.DOH3, resumption, Sharing.SHARED, _ZERO if resumption is _EARLY else _ONE, condition)
 
 

@@ -121,7 +121,7 @@ def _range(values: pl.Series, digits: int) -> str:
 
 
 def first_byte_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: whether name and first byte take the same time with both servers."""
+    """Verdict: time until name and first byte with aioquic, minus that with quic-go."""
     sentences = []
     for measure in (NAME, FIRST_BYTE):
         of_measure = frame.filter(measure=measure, stack=SECOND)
@@ -215,10 +215,11 @@ def arrivals_verdict(frame: pl.DataFrame) -> str:
 
 
 def answer_data(inputs: Inputs) -> pl.DataFrame:
-    """Comparisons of `ANSWER`: time until the document of a visit is complete minus that of another, with each server.
+    """Comparisons of `ANSWER` with each server: time until a visit's document is complete, minus that of another visit.
 
-    Columns what (the comparison), stack, link, page, n, rounds, median, low, high (multiples of the RTT), percent (of
-    the other visit's median).
+    Columns what (the comparison), stack, link, page, n, rounds, median, low, high, percent. `median`, `low` and `high`
+    are of the difference, in multiples of the RTT. `percent` is the median difference in percent of the median time of
+    the other visit.
     """
     of_all, parts = _times(inputs), []
     keys = ["stack", "link", "page"]

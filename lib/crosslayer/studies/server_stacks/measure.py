@@ -61,7 +61,7 @@ class ServerStacks(Measurer):
         return {"second_server": second_server_version()}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Names of the conditions of each server, which end with the server's name."""
+        """Names of all conditions with each server: condition, then server, e.g. `DoUDP, aioquic`."""
         return list(self._parts)
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:

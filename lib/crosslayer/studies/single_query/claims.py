@@ -1,7 +1,7 @@
 """Claims of IMC22 (Kosek et al., 2022) on single queries, sections 1 to 3.1.
 
 No testbed can reproduce the paper's findings about the public resolvers of 2022, e.g. their number and their protocol
-versions. The claims on these findings have a reason instead of a measure.
+versions. The checks of such claims have no measure; they state why the claim cannot be measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crosslayer.studies.single_query.vantage import vantage_point
 from crosslayer.vocabulary import DURATIONS_BY_PART, PAPER_SERIES, SIZES_BY_PART, VANTAGE_POINTS
 
 _TO_THE_CLOSE = "query and what follows the answer"
-"""Part of an exchange: bytes that the client sends from the query to the end of the connection."""
+"""Part of an exchange, from the query to the end of the connection. Its size is that of what the client sends."""
 
 
 def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
@@ -71,10 +71,10 @@ _BEYOND = (
 
 
 def beyond(series: str, query: int, response: int, more: str = "") -> Cause:
-    """Cause of a size that differs from the published one, for one transport (`series`).
+    """Reason why sizes of one transport (`series`) differ from the published sizes.
 
-    No protocol fixes the bytes of acknowledgements, tickets and header fields. `query` and `response` are the published
-    bytes, and `more` names what else may be longer at public resolvers.
+    Acknowledgements, tickets and header fields differ, because no protocol fixes how many bytes they have. `query` and
+    `response` are the published bytes, and `more` names what else may be longer at public resolvers.
     """
     text = _BEYOND.replace("{query}", str(query)).replace("{response}", str(response)).replace("{more}", more)
     return Cause(text, (median(f"{series} {SPLIT}") * 100, size(series, QUERY), size(series, RESPONSE)))

@@ -55,7 +55,7 @@ _FURTHER = ("DoQ", *FURTHER_SERIES)
 
 
 def further_data(inputs: Inputs) -> pl.DataFrame:
-    """Median handshake and resolve time of DoH3, of queries as early data, and of DoQ; the columns of `fig2_data`."""
+    """Median handshake and resolve time of `FURTHER_SERIES`, and of DoQ for comparison; columns as in `fig2_data`."""
     return ordered_times(_times(inputs, _FURTHER), _FURTHER)
 
 
@@ -114,8 +114,9 @@ def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Dat
     """Median handshake time of each kind of exchange in `kinds`.
 
     Columns label, protocol, source, n, rounds, expected (round-trips), median, low, high (multiples of the link's RTT),
-    beyond_ms (median of the handshake time minus the expected round-trips). The columns sent_bytes, received_bytes and
-    received_packets have medians of the handshake.
+    beyond_ms, sent_bytes, received_bytes, received_packets. `beyond_ms` is the median of a difference: handshake time
+    minus the time of the expected round-trips. The last three columns are medians of what the client sent and received
+    in the handshake.
     """
     rows = metrics.in_rtts(single_queries(inputs.dns_exchanges), inputs.rtts, ["handshake_ms"])
     parts = []

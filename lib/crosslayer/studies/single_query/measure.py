@@ -150,7 +150,7 @@ class SingleQuery(Measurer):
             self._exchanges(condition)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """Make an exchange, after a priming exchange if it resumes a session; return the rows of both."""
+        """Make an exchange, and before it a priming exchange if a session is resumed; return the rows of both."""
         row = self.row(condition, cell, round_number, position)
         results = self._exchanges(CONDITIONS[condition])
         return {"dns_exchanges": exchange_rows(row, results, self._servers[CONDITIONS[condition].resolver].events())}

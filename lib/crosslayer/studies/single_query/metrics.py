@@ -10,12 +10,13 @@ from crosslayer.vocabulary import SIZES_BY_PART, VANTAGE_POINTS
 STUDY = "single-query"
 
 FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
-"""Series that the paper does not have: DoH3 with session resumption, and queries as early data."""
+"""Series that the paper does not have: DoH3 on a resumed session, and DoQ and DoH3 with the query as early data."""
 
 SPLIT = "parted"
-"""Column with the method that separates the bytes of handshake and query.
+"""Column with the method by which bytes are assigned to handshake or query.
 
-1: by TLS record, as in the paper (`dns.handshake_bytes`). 0: by the time of the query.
+1: by TLS record, as in the paper (`dns.handshake_bytes`). 0: by time; bytes before the query was sent belong
+to the handshake.
 """
 
 
@@ -30,9 +31,9 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The columns of `table`, `SPLIT`, `series` and `vantage`. `series` is one of `PAPER_SERIES` and `FURTHER_SERIES`.
-        It is null for full TLS handshakes and for resolvers with other options. `vantage` is `eu` for the link `eu-1`.
-        For links outside the model, `vantage` is the link's name.
+        The columns of `table`, and in addition `SPLIT`, `series` and `vantage`. `series` is one of `PAPER_SERIES` and
+        `FURTHER_SERIES`. It is null for full TLS handshakes and for resolvers with other options. `vantage` is `eu` for
+        the link `eu-1`. For links outside the model, `vantage` is the link's name.
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("condition") == name for name in ("main", "early-data"))

@@ -17,8 +17,8 @@ of the RTT has the standard deviation `SPREAD`, the same for all vantage points.
 183 ms.
 
 The resolvers of a plan are a stratified sample, so that a few of them represent the whole distribution. For n resolvers
-at a vantage point, the distribution is divided into n equally likely ranges. Each resolver gets an RTT from the middle
-third of a different range.
+at a vantage point, the distribution is divided into n equally likely ranges. Each resolver has a range of its own, and
+its RTT is drawn from the middle third of this range.
 
 A plan may also name links with a given RTT, such as `rtt-50` (`crosslayer.links.rtt_alone`).
 """

@@ -22,8 +22,8 @@ class Options:
     resolver: Literal["stub", "browser"] = "stub"
     """Client that queries the resolver: the stub of resolv.conf, or the browser itself.
 
-    The browser supports DoH and DoH3 only. It opens its DNS connection before it requests the page, as a browser in use
-    has done.
+    The browser supports DoH and DoH3 only. Its DNS connection is already open when the measured load begins, as in a
+    browser that is in use.
     """
     connections: Literal["one", "paper"] = "one"
     """Connections of the stub to the resolver.

@@ -44,9 +44,11 @@ Pages = tuple[str, ...]
 def observed(page_loads: pl.LazyFrame, lookups: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Times and counts of loads and lookups by transport.
 
+    The name of a series begins with its transport, here e.g. DoQ. The exception is the series `lookups`: number of
+    lookups of each load over DoUDP.
+
     Series of loads: `DoQ PLT` and `DoQ FCP` (ms), `DoQ PLT increase` and `DoQ FCP increase` (percent over the median of
-    DoUDP in the same cell). Also `lookups` (number of lookups over DoUDP) and `DoQ set up` (connections that the load
-    opened).
+    DoUDP in the same cell), and `DoQ set up` (connections that the load opened).
 
     Series of lookups, from the stub's log: `DoQ lookup` (ms), `DoQ new` (1 if the lookup opened a connection, else 0),
     `DoQ again` (1 if the query was repeated, else 0). By default, measures omit links with loss; see `long_tail`.
@@ -120,7 +122,7 @@ def complex_(o: Observed) -> Pages:
 
 
 def increase(protocol: str, what: str) -> Measure:
-    """Percentage by which `PLT` or `FCP` (`what`) exceeds that over DoUDP: median of the medians of all cells."""
+    """Increase of `what` (`PLT` or `FCP`) compared with DoUDP, percent: median of the medians of all cells."""
     return over_cells(f"{protocol} {what} increase", 0.5)
 
 
@@ -159,9 +161,9 @@ def _share(holds: Callable[[Any], Any], cells: list[Measure]) -> Measure:
 
 
 def by_complexity(of: Callable[[str], Measure]) -> Callable[[Observed], Mapping[str, Measure]]:
-    """Margins by link: mean of a measure over the pages with the fewest lookups, minus that over those with the most.
+    """Margins by link: mean of a measure over the `simple` pages, minus its mean over the `complex_` pages.
 
-    `of` returns the measure for a page.
+    These are the pages with the fewest and with the most lookups. `of` returns the measure for a page.
     """
     return lambda o: {
         f"{link}, fewest over most lookups": over_pages(of, link, simple(o)) - over_pages(of, link, complex_(o))
@@ -193,8 +195,9 @@ _SOME = Share(lambda flag: flag > 0)
 def long_tail(o: Observed) -> Mapping[str, Measure]:
     """Margins of the percentage of rounds in which the load over DoQ is faster than that over DoUDP.
 
-    One margin for each link: pages with most lookups minus pages with fewest lookups. One more: the link with the
-    shortest RTT minus that with the longest. Only links with loss count, if the campaign has them.
+    One margin for each link: percentage on the pages with the most lookups, minus that on the pages with the fewest.
+    One further margin, over all pages: percentage on the link with the shortest RTT, minus that on the link with the
+    longest RTT. If the campaign has links with loss, only these links are used.
     """
     of = _percent_faster_than_udp
     links = [link for link in LOSSY if o.pages("DoQ PLT", link)] or o.links
@@ -265,7 +268,7 @@ def _share_of(
 ) -> Cause:
     """Cause of a difference of `what` (PLT or FCP) between the transports `more` and `less`.
 
-    It states two medians in RTTs: that of the difference, `more` minus `less`, and that of `what` over `more`.
+    It states two medians in RTTs: that of the difference, `more` minus `less`, and that of `what` with `more`.
     """
 
     def rtts(terms: Mapping[str, float], of: Observed) -> Estimate:
@@ -485,7 +488,7 @@ _LOOKUP = pl.col("error").is_null() & (pl.col("condition") == "main")
 
 
 def sources(protocol: str) -> dict[str, tuple[Source, ...]]:
-    """Sources of each series of a transport; those of an increase also have the rows of DoUDP."""
+    """Sources of each series of a transport. The source of an increase has the rows of this transport and of DoUDP."""
     of_protocol, of_baseline = (pl.col("dns_protocol") == name for name in (protocol, BASELINE))
     loads: dict[str, tuple[Source, ...]] = {
         f"{protocol} {what}{increase}": (

@@ -155,7 +155,7 @@ def fig4(frame: pl.DataFrame) -> AnyChart:
 
 
 def _reach(frame: pl.DataFrame) -> list[float]:
-    """Domain of an axis that contains 0 and all medians and intervals, with a margin."""
+    """Ends of an axis: the smallest range with 0, all medians and all intervals, extended by a margin."""
     ends = frame.select(
         low=pl.min_horizontal("median", "low").min(), high=pl.max_horizontal("median", "high").max()
     ).row(0)
@@ -172,8 +172,9 @@ _MEASURES = {"percent": _OVER, "round-trips": "PLT minus DoUDP (RTT)"}
 def amortisation_data(inputs: Inputs) -> pl.DataFrame:
     """Increase of the PLT compared with DoUDP, by the number of lookups of the page, in two measures.
 
-    Columns measure (`percent` of DoUDP's median; `round-trips`, median difference within a round), link, page, series,
-    source, x (lookups), n, rounds, median, low, high.
+    Columns measure, link, page, series, source, x (lookups), n, rounds, median, low, high. Measure `percent`: increase
+    in percent of DoUDP's median. Measure `round-trips`: median of the differences within rounds, in multiples of the
+    RTT.
     """
     rows = fig4_data(inputs).with_columns(measure=pl.lit("percent"))
     plt_rtt = pl.col("plt_ms") / pl.col("nominal_rtt_ms")
@@ -228,7 +229,10 @@ def _shifted(lookups: str) -> pl.Expr:
 
 
 def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Table of measure, link, lookups, page, series, n, median, low, high; percent or multiples of the RTT."""
+    """Table of measure, link, lookups, page, series, n, median, low, high.
+
+    `median`, `low` and `high` are in percent or in multiples of the RTT, as `measure` says.
+    """
     return frame.select("measure", "link", pl.col("x").alias("lookups"), "page", "series", "n", "median", "low", "high")
 
 

@@ -73,7 +73,7 @@ class LivePages:
     sites: Mapping[str, ListedSite]
     """Pages by name."""
     targets: Mapping[str, ResolverTarget]
-    """Targets by name of the condition, which consists of resolver and transport."""
+    """Targets by name of the condition. This name consists of the names of resolver and transport."""
     not_asked: Sequence[str]
     """Named resolvers that are not measured, each with the reason: it is on the stop list, or cannot be measured."""
     ca_file: Path | None
@@ -189,7 +189,10 @@ def run(live: LivePages, folder: Path, say: Callable[[str], None]) -> Path:
 
 @contextlib.contextmanager
 def _resolv_conf(address: str) -> Generator[None, None, None]:
-    """Set the resolver in resolv.conf for the block, then restore the earlier one for later commands in a box."""
+    """Use `address` as the resolver in resolv.conf during the `with` block.
+
+    Afterwards, the earlier resolver is restored, because later commands in the same box use it.
+    """
     before = Path("/etc/resolv.conf").read_text(encoding="utf-8").split()
     namespaces.use_resolver(address)
     try:
@@ -200,7 +203,10 @@ def _resolv_conf(address: str) -> Generator[None, None, None]:
 
 
 def _left_alone(live: LivePages, folder: Path) -> dict[str, str]:
-    """Operators that asked to stop in an earlier part of the campaign, each with the error in the rows of its loads."""
+    """Operators that asked to stop in an earlier part of the campaign, each with an error text.
+
+    The text is that in the rows of loads which were skipped for this reason. Rows of further loads get the same text.
+    """
     if not (folder / FILE_NAME).exists():
         return {}
     operators = {target.name: target.operator for target in live.targets.values()}
@@ -343,8 +349,9 @@ class _Loader:
     def _heed(self, target: ResolverTarget, queries: Sequence[QueryMetrics]) -> None:
         """React to the outcomes of a load's queries.
 
-        After an error of `SLOWING`, the operator gets a pause. If it asks to stop, it gets no more queries
-        (`QueryLedger.heed`). A target that answers no query in `_SILENT_LOADS` successive loads gets no more queries.
+        After an error in `SLOWING`, the operator gets no queries for some time. If it asks to stop, it gets no more
+        queries (`QueryLedger.heed`). A target that answers no query in `_SILENT_LOADS` successive loads gets no more
+        queries.
         """
         if not queries:
             return
@@ -372,7 +379,10 @@ def _fault(fault: str | None, load: PageLoad | None, queries: Sequence[QueryMetr
 
 
 def summary(folder: Path) -> str:
-    """Text table by page, resolver and transport: median lookup time, median PLT, and PLT minus that over DoUDP."""
+    """Text table by page, resolver and transport: medians of lookup time, PLT, and difference of the PLT.
+
+    The difference is the PLT minus the PLT over DoUDP in the same round.
+    """
     table = Dataset.open(folder).table("page_loads")
     good = metrics.page_loads(table)
     every = table.select("page", "resolver", "dns_protocol", "error").collect()

@@ -1,7 +1,7 @@
 """Measures page loads in a browser that resolves names over each transport (Kosek et al., IMC 2022, section 3.2).
 
-The browser queries the stub on 127.0.0.1, the resolver in the namespace's resolv.conf. The stub queries the resolver at
-the far end over the transport under test. Each observation starts its own stub without sessions. The priming load
+The namespace's resolv.conf names the stub on 127.0.0.1, so the browser queries the stub. The stub queries the resolver
+at the far end over the transport under test. Each observation starts its own stub without sessions. The priming load
 creates a session. Then the stub closes its connection, and the measured load resumes the session
 (`Browser.load_resolving`).
 
@@ -39,7 +39,7 @@ _LISTEN = "127.0.0.1"
 _OF_BROWSERS = (dns.Protocol.DOH, dns.Protocol.DOH3)
 """Transports over which a browser can resolve without the stub."""
 _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
-"""Transports over which the paper's proxy did not use a single connection, each with its use of connections."""
+"""Transports over which the paper's proxy used several connections: one for each `query`, or a `pool`."""
 
 
 class Web(Measurer):
@@ -84,7 +84,7 @@ class Web(Measurer):
         return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """All transports of the stub; DoH and DoH3 if the browser resolves without the stub."""
+        """All transports of the stub, or only DoH and DoH3 if the browser resolves without the stub."""
         return [protocol.value for protocol in (_OF_BROWSERS if self._itself else SIX_TRANSPORTS)]
 
     def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Answers to DNS queries from a zone, and checks of queries by RFC 9250 (DoQ) and RFC 8484 (DoH).
+"""Answers DNS queries from a zone, and checks that queries conform to RFC 9250 (DoQ) and RFC 8484 (DoH).
 
 This module uses no clock and reads only the zone's file.
 """

@@ -1,8 +1,8 @@
 """The server's QUIC connection: aioquic's, extended by tickets, address-validation tokens and a record of early data.
 
 aioquic's own server sends no NEW_TOKEN frame (RFC 9000, section 8.1.3) and accepts only tokens of Retry packets. This
-module sends that frame and accepts its token. Once the handshake is complete, ticket and token are sent in random
-order, as quic-go does.
+module sends NEW_TOKEN frames and accepts their tokens. Once the handshake is complete, ticket and token are sent in
+random order, as quic-go does.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ _TOKEN_AGE_S = 24 * 3600
 _NONCE_BYTES = 12
 _STAMP = struct.Struct("!d")
 _FRAME_HEADER_BYTES = 3
-"""Size in bytes of a NEW_TOKEN frame without the token: type 1, length at most 2."""
+"""Maximum size in bytes of a NEW_TOKEN frame without the token: 1 byte for the type, 2 bytes for the length."""
 
 
 class Tickets:
     """Session tickets, issued by any listener and not used yet; at most `_MOST_TICKETS`.
 
     If there are more, the oldest are removed. A ticket is used once, so that early data cannot be replayed (RFC 8446,
-    section 8.1). aioquic accepts the early data of each ticket that `take` returns. So `take` returns a ticket only for
-    the application protocol for which it was issued (RFC 8446, section 4.2.10).
+    section 8.1). If `take` returns a ticket, aioquic accepts early data without a check of the application protocol. So
+    `take` makes this check: it returns a ticket only to a connection with the protocol for which the ticket was issued
+    (RFC 8446, section 4.2.10).
     """
 
     def __init__(self) -> None:
@@ -107,7 +108,7 @@ class ServerConnection(QuicConnection):
     new_token
         Function that creates a token for the client.
     token_sent
-        Function called before a token is sent. Its argument: whether the session ticket was sent before the token.
+        Function called when a token is about to be sent. Its argument is True if the session ticket precedes the token.
     initial_window
         Initial congestion window, datagrams; 0 selects aioquic's default.
     """

@@ -61,7 +61,7 @@ class ServerState:
 def configuration(certificate: str, key: str, alpn: str, idle_timeout_s: float) -> QuicConfiguration:
     """QUIC configuration of a listener: aioquic's defaults, with two cipher suites.
 
-    All clients support the first suite. The testbed's first server (`testbed.server`) prefers it too.
+    All clients support the first suite. Both this server and the testbed's first server (`testbed.server`) prefer it.
     """
     made = QuicConfiguration(
         is_client=False,
@@ -79,7 +79,7 @@ class ClientProtocol(QuicConnectionProtocol):
     listener: ClassVar[str]
     """Name of the listener in events."""
     no_error: ClassVar[int]
-    """Application error code of a connection that is closed without an error, e.g. H3_NO_ERROR."""
+    """Code with which the application protocol closes a connection if there is no error, e.g. H3_NO_ERROR."""
     _quic: ServerConnection
 
     def __init__(self, quic: ServerConnection, shared: ServerState, local: str, remote: str) -> None:
@@ -89,9 +89,9 @@ class ClientProtocol(QuicConnectionProtocol):
         shared.connections.add(self)
 
     async def close_politely(self, patience_s: float) -> None:
-        """Close the connection without an error once the handshake is complete, after `patience_s` at the latest.
+        """Wait for the end of the handshake, at most `patience_s`, then close the connection with the code `no_error`.
 
-        An error code sent before the end of the handshake does not reach the client (RFC 9000, section 10.2.3).
+        Without the wait, the client would not receive this code (RFC 9000, section 10.2.3).
         """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.handshake_over.wait(), patience_s)

@@ -79,7 +79,7 @@ def load_site(folder: Path) -> Site:
 
 
 def headers_for(content_type: str, length: int, encoding: str = "") -> tuple[tuple[str, str], ...]:
-    """Header fields of a response that must not be cached, so that each load requests everything."""
+    """Header fields of a response. They forbid caching, so that each load requests every resource again."""
     fields = (
         ("content-type", content_type),
         ("content-length", str(length)),
