@@ -201,7 +201,7 @@ class Cells:
         return values, rounds
 
     def rounds_of(self, numbers: Clusters) -> Rounds:
-        """The `Rounds` of some observations, given the number of each observation's round."""
+        """The `Rounds` of some observations, given the round number of each observation."""
         there = np.zeros(self.rounds.count, np.bool_)
         there[numbers] = True
         if there.all():

@@ -212,7 +212,7 @@ def rank_of(q: float, size: Any) -> Any:
 class Sample:
     """Observations of one condition.
 
-    `clusters` has the number of each observation's round, and `blocks` the number of each round's block. With
+    `clusters` has the round number of each observation, and `blocks` the number of each round's block. With
     `several_hosts`, hosts are drawn before rounds. For quantiles of resamples, only the observations near the quantile
     are sorted.
     """

@@ -82,7 +82,7 @@ class Fetches:
 
 
 def fetches_of(load: ColdLoad, where: str) -> Fetches:
-    """Determine the requests of the copy from a recorded load.
+    """Determine, from a recorded load, which requests the copy of the page makes.
 
     Raises
     ------

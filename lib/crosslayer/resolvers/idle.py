@@ -59,8 +59,8 @@ def forgetting(queries: Sequence[IdleQuery]) -> Forgetting | None:
 
     Either all `queries` used QUIC, or all used DoUDP. A flow was forgotten if the query got no answer, or if the server
     then validated another address or port of the client (QUIC). A connection that server or client closed while it was
-    idle is ignored. The result is also None if a flow was kept for at least the shortest idle time after which another
-    one was forgotten: the cause is then taken to be lost packets.
+    idle is ignored. The result is also None if one flow was kept for a longer idle time than another flow that was
+    forgotten, or for the same time. Lost packets are then taken to be the cause.
     """
     forgotten = [query for query in queries if query.error == SILENT or (query.error is None and query.moved)]
     if not forgotten:

@@ -472,7 +472,8 @@ class Progress:
         """Whether a target is not queried again.
 
         There are three reasons. Its operator asked to stop. Or its latest `LEFT_ALONE_AFTER` visits failed. Or its
-        address answered in none of at least `LEFT_ALONE_AFTER` visits, over UDP and TCP if it has targets for both.
+        address has had at least `LEFT_ALONE_AFTER` visits and has answered in none of them. If the address has targets
+        over UDP and targets over TCP, these visits must include one over each.
         """
         one = self.plan.targets[target]
         if one.operator in self.stops or self._failed.get(target, 0) >= LEFT_ALONE_AFTER:
