@@ -209,3 +209,11 @@ def test_a_series_has_one_colour_one_shape_and_one_dash_in_all_figures() -> None
 def test_transports_are_distinguished_without_colour() -> None:
     for channel in ("color", "shape", "dash"):
         assert len({str(getattr(style, channel)) for style in TRANSPORTS.values()}) == len(TRANSPORTS)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "figures").glob("*/index.html")), ids=lambda page: page.parent.name)
+def test_every_entry_of_a_page_navigation_differs(page: Path) -> None:
+    navigation = page.read_text(encoding="utf-8").partition('<nav aria-label="Contents">')[2].partition("</nav>")[0]
+    entries = re.findall(r'<a href="#[^"]+">([^<]+)</a>', navigation)
+    assert len(entries) >= 3
+    assert len(set(entries)) == len(entries)
