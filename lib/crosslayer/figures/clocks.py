@@ -179,7 +179,7 @@ def _step_described(step: Step, varying: list[str], titles: Mapping[str, str]) -
     others = sides[0].named(*(word for word in varying if word not in ("transport", step.word)))
     one, other = (getattr(side, step.word) or _EMPTY.get(step.word, "") for side in sides)
     sentence = f"minus {other}" if step.word == "transport" else f"{one} minus {other}"
-    return f"{step.condition.measure}{f' {others}' if others else ''}: {sentence}", series
+    return f"{step.condition.measure}{f', {others}' if others else ''}: {sentence}", series
 
 
 def _titled(condition: ComparedCondition, titles: Mapping[str, str]) -> ComparedCondition:
