@@ -24,7 +24,9 @@ from crosslayer.notebooks import open_campaign
 
 ROUNDS = 30
 COMPUTING_MS = 7.0
-DISAGREEMENT = r"They disagree \(in brackets: real minus virtual time\) on \d+ of \d+ differences of the PLT \("
+DISAGREEMENT = (
+    r"disagree on the rest \(in brackets: real minus virtual time\): \d+ of the \d+ differences of the PLT \("
+)
 
 
 def exchanges(clock_ms: float, doq_ms: float = 0.0) -> pl.LazyFrame:

@@ -56,8 +56,8 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Kernel whose netem emulates the link: that of this machine (netem), or that of a User-Mode Linux guest "
-    "(uml). auto: uml only if this machine's kernel has no netem.",
+    help="Kernel that emulates the link with its netem. netem: this machine's kernel. uml: the kernel of a User-Mode "
+    "Linux guest. auto: uml only if this machine's kernel has no netem.",
 )
 CLOCK = click.option(
     "--clock",

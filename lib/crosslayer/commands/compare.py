@@ -82,8 +82,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option(
     "--zone",
     default="",
-    help="A zone of yours in which every name exists (wildcard). Also query new names in this zone: no resolver has "
-    "these names in its cache.",
+    help="A zone of yours in which every name exists (wildcard). With this option, the command also queries "
+    "new names in this zone, which no resolver has in its cache.",
 )
 @click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(

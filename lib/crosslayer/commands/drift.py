@@ -41,7 +41,7 @@ _SHOWN = 20
 def command(
     folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
 ) -> None:
-    """Measure again the first rounds of FOLDER, a campaign in virtual time, and compare the new with the stored rounds.
+    """Measure the first rounds of the campaign in FOLDER again, in virtual time, and compare new and stored rounds.
 
     The new rounds use the seeds of the stored rounds. In each round, the command subtracts every stored duration (e.g.
     the PLT of a link, page and condition) from the new one. The limit for these differences is 0.1 ms or 0.3 % of the

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="udp/443[@2s]",
     help="Packets that the path rejects, written as for --drop. The path answers UDP with ICMP port unreachable, and "
-    "TCP with a reset. With ipv6, its answer is always ICMPv6 no route.",
+    "TCP with a reset. For the selector ipv6, the path answers both with ICMPv6 no route.",
 )
 @click.option(
     "--resolver-like",

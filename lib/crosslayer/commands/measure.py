@@ -109,7 +109,8 @@ class _Measure(click.Command):
 @click.option(
     "--cluster",
     type=click.Choice(["local", "ssh", "slurm"]),
-    help="Start a Dask cluster for this campaign and measure on it: on this machine, over SSH, or as SLURM jobs.",
+    help="Start a Dask cluster for this campaign and measure on its workers. local: workers on this machine. ssh: on "
+    "the machines of --hosts. slurm: as SLURM jobs.",
 )
 @click.option(
     "--hosts",

@@ -39,7 +39,7 @@ _OUT = click.option(
 _SYNTHESISE = click.option(
     "--synthesise",
     is_flag=True,
-    help="Replace the recorded documents, style sheets and scripts by generated ones of the same size.",
+    help="Replace the page's documents, style sheets and scripts by generated ones of the same size.",
 )
 _CHECK = click.option(
     "--check/--no-check",
@@ -60,7 +60,8 @@ _CHECK = click.option(
     "--page",
     default=1,
     show_default=True,
-    help="Page of the recording to use. Pages that have a document are numbered from 1, in the order of their start.",
+    help="If the recording has several pages: number of the page to use. 1 is the page whose load began first. "
+    "Pages without a document do not count.",
 )
 def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -> None:
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
@@ -84,7 +85,7 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 @_SYNTHESISE
 @_CHECK
 def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
-    """Make a page from WARC, a file that archives one page in the WARC format.
+    """Make a page from WARC, a web archive of a single page in the WARC format.
 
     The command makes the page as `page from-har` does. An archive records no times, so `page check` compares only
     requests and bytes. To make an archive:
@@ -104,7 +105,7 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
     "--host",
     default="",
     metavar="NAME",
-    help="Host name of the page.  [default: that of the URL that the browser noted in the document]",
+    help="Host name of the page.  [default: host of the page's URL, which the browser wrote into the saved document]",
 )
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder into which a browser saved a page with all its files.

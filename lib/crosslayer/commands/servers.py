@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 def command(
     names: tuple[str, ...], link: str, rounds: int, out: Path, as_json: bool, clock: Clock, backend: str
 ) -> None:
-    """Test DNS servers: transports, resumption, early data, padding, amplification limit, rules of RFC 9250 (DoQ).
+    """Test which transports and features DNS servers support, and whether they follow the rules of RFC 9250 (DoQ).
+
+    Features: session resumption, early data, padding. The command also tests the amplification limit.
 
     SERVERS are any of: coalesce (crosslayer's server: CoreDNS with a plugin), coredns (without this plugin),
     dnsproxy, knot (Knot DNS), knot-resolver, unbound, dnsdist, bind9. The default is all. All run at the far end of

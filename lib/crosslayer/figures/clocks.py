@@ -348,13 +348,13 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     for measure in _MEASURES:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
-            counted = f"{rows.height} of {known.filter(of_measure).height}"
-            by_measure.append(
-                f"{counted} differences of the {_IN_WORDS.get(measure, measure)} ({reach(rows['apart'], 1)} ms)"
-            )
+            total = known.filter(of_measure).height
+            counted = f"{rows.height} of the {total} differences" if total > 1 else "the only difference"
+            by_measure.append(f"{counted} of the {_IN_WORDS.get(measure, measure)} ({reach(rows['apart'], 1)} ms)")
     if not by_measure:
         return sentence
-    return f"{sentence} They disagree (in brackets: real minus virtual time) on {', '.join(by_measure)}."
+    listed = ", ".join(by_measure)
+    return f"{sentence} Real and virtual time disagree on the rest (in brackets: real minus virtual time): {listed}."
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
@@ -382,10 +382,11 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             name=f"{study}-clock-differences",
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
-            caption="Duration of an exchange, a query or a page load in one condition, minus that in another condition "
-            "of the same round. One campaign measured these differences in real time, another in virtual time. There "
-            "is one difference for each link, page, kind of duration and pair of conditions. If computing adds the "
-            "same time to both conditions, real and virtual time give the same difference.",
+            caption="Each value is a duration in one condition, minus the same duration in another condition of the "
+            "same round. Durations: DNS exchange, query at a fixed interval, response start of a page, PLT. One "
+            "campaign measured these differences in real time, another in virtual time. There is one difference for "
+            "each link, page, kind of duration and pair of conditions. If computing adds the same time to both "
+            "conditions, real and virtual time give the same difference.",
             note="Dots: medians in real time; bars: their 95 % intervals. Vertical ticks: medians in virtual time. "
             "Hollow dots: the 95 % interval of real minus virtual time lies wholly above 0.1 ms or wholly below "
             "-0.1 ms. 0.1 ms is the resolution of a browser's clock.",

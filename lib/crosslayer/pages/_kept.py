@@ -172,7 +172,8 @@ def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool =
     Parameters
     ----------
     host
-        Name of the page's host; by default the name that the browser noted in the document ("saved from url").
+        Name of the page's host; by default the host of the page's URL, which the browser wrote into the document
+        ("saved from url").
 
     Raises
     ------

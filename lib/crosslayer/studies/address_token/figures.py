@@ -42,8 +42,8 @@ def token_verdict(frame: pl.DataFrame) -> str:
         else ""
     )
     return (
-        "Loads with early data: the time until the document is complete without the token, minus this time with the "
-        f"token, is {sentence} (medians over all links).{why}"
+        "With early data, the time that the token saves until the document is complete is "
+        f"{sentence} (medians over all links).{why}"
     )
 
 

@@ -116,9 +116,9 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
         f"server answers early data on arrival, {with_interval(late, 'ms', 2)} if it answers after the handshake, and "
         f"{with_interval(resumed, 'ms', 2)} without early data."
     ) + (
-        f" In {_PAPER}, the time by which 0-RTT shortens the PLT changes by {reach(growth, 2)} ms for each further ms "
-        "of RTT (two pages, links with RTTs of 15 and 92 ms). So the paper's 0-RTT loads behave like requests that are "
-        "answered after the handshake."
+        f" In {_PAPER}, 0-RTT saves a part of the PLT. For each further ms of RTT, this saving changes by "
+        f"{reach(growth, 2)} ms (two pages, links with RTTs of 15 and 92 ms). So the paper's 0-RTT loads behave like "
+        "requests that are answered after the handshake."
         if growth.len()
         else ""
     )

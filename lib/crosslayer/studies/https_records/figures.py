@@ -157,9 +157,9 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " With Encrypted Client Hello (ECH), the response starts later by the following times (medians over all "
-            "links). They are relative to the same kind of visit (first or second) with a valid record without ECH. "
-            f"{'. '.join(ech_costs)}."
+            " The delay by Encrypted Client Hello (ECH) is the time until the response starts, minus this time in the "
+            "same kind of visit (first or second) with a valid HTTPS record without an ECH key. Its medians over all "
+            f"links follow. {'. '.join(ech_costs)}."
         )
     return verdict
 

@@ -224,9 +224,9 @@ def saved_verdict(frame: pl.DataFrame) -> str:
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Time of a lookup with early data, compared with a full handshake at the same loss rate. Shorter: the whole "
-        f"interval of the difference is above 0. Ranges: over the loss rates. {'. '.join(sentences)}. If the first "
-        "flight is lost, the early data in it is lost, too."
+        "Time of a lookup with early data, compared with a full handshake at the same loss rate. It counts as shorter "
+        "only if the whole 95 % interval of the difference (full handshake minus early data) is above 0. Ranges: over "
+        f"the loss rates. {'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too."
     )
 
 

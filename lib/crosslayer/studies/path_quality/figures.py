@@ -262,10 +262,10 @@ def shared_verdict(frame: pl.DataFrame) -> str:
     if not sentences or not differences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
-        "Over TCP, an answer that has arrived waits until packets lost before it are retransmitted (head-of-line "
-        f"blocking). Share of answers that take more than {_LATE_RTT:g} RTT: {'; '.join(sentences)}. Difference of the "
-        f"95th percentile of the time from query to answer at {conditions[-1]} [95 % interval]: "
-        f"{', '.join(differences)}."
+        "Over TCP, an answer that has arrived waits for the retransmission of lost packets that precede it in the "
+        f"byte stream (head-of-line blocking). Share of answers that take more than {_LATE_RTT:g} RTT: "
+        f"{'; '.join(sentences)}. Difference of the 95th percentile of the time from query to answer at "
+        f"{conditions[-1]} [95 % interval]: {', '.join(differences)}."
     )
 
 
@@ -286,7 +286,7 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in none"
     return (
-        "Time that one connection for name and page saves, compared with two (ranges: over the loss rates). "
+        "Time saved by one connection for name and page, instead of two connections. Ranges: over the loss rates. "
         f"{' '.join(sentences)} Each combination of loss rate, visit, page and quantile is a case. One connection "
         f"counts as faster in {better} of {known.height} cases (whole 95 % interval above {_CLEAR:g} RTT). It counts "
         f"as slower {slower} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
