@@ -30,7 +30,7 @@ SIX_TRANSPORTS = (Protocol.DOUDP, Protocol.DOTCP, Protocol.DOT, Protocol.DOH, Pr
 SIZES = ("smoke", "quick", "paper")
 """Names of campaign sizes.
 
-`smoke` takes about 1 min and `quick` about 15 min on two cores. `paper` has the paper's sample size.
+`smoke` takes about 1 min and `quick` about 15 min on two cores. `paper` has the most rounds.
 """
 
 

@@ -430,11 +430,13 @@ def test_the_time_after_idle_is_reported_with_its_limit() -> None:
     assert beyond["median"].item() == pytest.approx(1.1)
     verdict = str(draw(FIGURES["idle-next-answer"], recoveries(1.1), "").verdict)
     assert "NAT mapping expired: DoQ 1.10 RTT." in verdict
-    assert "sent as early data. The measured time is at most 1.5 RTT if the NAT mapping expired." in verdict
+    assert "sent as early data. Over QUIC, the measured time is at most 1.5 RTT if the NAT mapping expired." in verdict
     assert "Ranges over these cases, by client: stub without path probe 2.5 s." in verdict
     assert "no event, " not in verdict
     assert "valid answer" not in verdict
-    assert "The measured time is longer if" in str(draw(FIGURES["idle-next-answer"], recoveries(1.7), "").verdict)
+    assert "Over QUIC, the measured time is longer if" in str(
+        draw(FIGURES["idle-next-answer"], recoveries(1.7), "").verdict
+    )
 
 
 def test_a_client_without_an_answer_after_idle_is_reported() -> None:

@@ -192,8 +192,8 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
     assert [row["id"] for row in rows] == verdicts["claim_id"].to_list()
     ours = verdicts.filter(paper="TNSM24")
     summary = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
-    summary = re.sub(rf"\b{claims.FOLLOWING}\b", "following from another result or the configuration", summary)
-    summary = summary.replace("direction only", "in direction only")
+    summary = re.sub(rf"\b{claims.FOLLOWING}\b", "already determined by another result or the configuration", summary)
+    summary = summary.replace("direction only", "reproduced in direction only")
     assert f"Of the {ours.height} results that TNSM24 prints: <strong>{summary}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
@@ -630,8 +630,8 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
             for link, page, series in percent
             if link in links and series == "DoH + H3 1-RTT"
         )
-        assert f"contradicted by the paper's Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%);" in headlines[claim]
-        assert headlines[claim].endswith("; our maximum is 28\N{NO-BREAK SPACE}%")
+        assert f"contradicted by the paper's own Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%);" in headlines[claim]
+        assert headlines[claim].endswith("; our maximum: 28\N{NO-BREAK SPACE}%")
 
 
 def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux), as always in virtual time; "
-    "repeatable. There, COMMAND can also write to the folders of output files, and to /tmp, /run and /dev/shm, whose "
-    "files are lost at the end. All other folders of this machine are read-only.",
+    help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux); repeatable. In virtual time, "
+    "COMMAND always runs in a guest. In a guest, COMMAND can also write to the folders of output files. It can write "
+    "to /tmp, /run and /dev/shm too, but files in these three folders are lost at the end. All other folders of this "
+    "machine are read-only.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

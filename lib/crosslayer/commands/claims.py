@@ -43,9 +43,9 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     """Check each claim against the dataset in FOLDER, and print its verdict: whether the dataset reproduces it.
 
     A claim is a result of a paper, or a conclusion of a study. A verdict is one of: "reproduced", "direction only",
-    "inconclusive", "not reproduced", "follows" (from another claim or the configuration), "not measured".
-    docs/reference/glossary.md defines them. The command needs no namespaces, no browser and no root. The default FOLDER
-    is data/raw/coalescing.
+    "inconclusive", "not reproduced", "follows" (already determined by another claim or the configuration),
+    "not measured". docs/reference/glossary.md defines them. The command needs no namespaces, no browser and no root.
+    The default FOLDER is data/raw/coalescing.
 
     The exit status does not depend on the verdicts: a claim that is not reproduced is a result, not an error.
 

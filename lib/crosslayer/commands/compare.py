@@ -60,8 +60,8 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     "--everywhere",
     type=TEXT,
     metavar="[NAME=]HOST,...",
-    help="Reach these machines by SSH and measure on them, not on this machine (docs/howto/cluster.md). In the "
-    "dataset, NAME is the name of the vantage point HOST.  [default of NAME: host-1, host-2, ...]",
+    help="Reach these machines by SSH and measure on them, not on this machine (docs/howto/cluster.md). With "
+    "NAME=HOST, the vantage point HOST is called NAME in the dataset.  [default of NAME: host-1, host-2, ...]",
 )
 @click.option(
     "--mmdb",

@@ -55,10 +55,10 @@ def command(
     of its drafts. The command always tries DoUDP, DoTCP, DoT and DoH, on their default ports.
 
     TARGETS are addresses in the testbed or names of its servers, such as bind9. With --allow-external, they are instead
-    addresses or names of real hosts. Address ranges such as 192.0.2.0/24 are refused. The testbed runs crosslayer's
-    server in several configurations, and CoreDNS. It also runs these servers if they are installed: dnsproxy, BIND 9,
-    Knot DNS, Knot Resolver, Unbound, dnsdist. If neither TARGETS nor --file is given, all servers of the testbed are
-    probed. With --allow-external, TARGETS or --file must be given.
+    addresses or names of real hosts. Address ranges such as 192.0.2.0/24 are refused. The testbed always runs
+    CoreDNS, and crosslayer's server in several configurations. It runs dnsproxy, BIND 9, Knot DNS, Knot Resolver,
+    Unbound and dnsdist only if they are installed. If neither TARGETS nor --file is given, all servers of the testbed
+    are probed. With --allow-external, TARGETS or --file must be given.
 
     \b
     crosslayer discover                            every server of the testbed

@@ -19,7 +19,7 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
     The command also writes OUT/index.html with the figures. If OUT already has the verdicts on this campaign's claims,
     index.html also shows them. `crosslayer report` both draws the figures and checks the claims. If FOLDER was
     measured in real time and a dataset of --compare was measured in virtual time, or vice versa, two further figures
-    compare the durations in both.
+    compare the durations in real time with those in virtual time.
 
     The command needs no namespaces, no browser and no root. The default FOLDER is data/raw/coalescing.
     """

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     "--loss",
     type=TEXT,
     metavar="1%[,3]",
-    help="Share of packets lost in each direction. 1%,3: 1 %, in bursts of 3 packets on average.",
+    help="Share of packets lost in each direction. 1%,3: 1 % of the packets are lost, in bursts of 3 packets "
+    "on average.",
 )
 @click.option(
     "--jitter",
@@ -96,9 +97,10 @@ if TYPE_CHECKING:
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux), as always in virtual time; "
-    "repeatable. There, COMMAND can also write to the folders of output files, and to /tmp, /run and /dev/shm, whose "
-    "files are lost at the end. All other folders of this machine are read-only.",
+    help="Folder that COMMAND may write to if it runs in a guest (User-Mode Linux); repeatable. In virtual time, "
+    "COMMAND always runs in a guest. In a guest, COMMAND can also write to the folders of output files. It can write "
+    "to /tmp, /run and /dev/shm too, but files in these three folders are lost at the end. All other folders of this "
+    "machine are read-only.",
 )
 @click.option(
     "--capture",

@@ -56,8 +56,9 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; if the "
-    "study repeats a publication, as many as in it). `crosslayer studies` lists the rounds of each size.",
+    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; in "
+    "coalescing, single-query and authoritative, about as many observations as in the publication). `crosslayer "
+    "studies` lists the rounds of each size.",
 )
 @click.option(
     "--plan",
@@ -149,7 +150,7 @@ class _Measure(click.Command):
     help="For --study authoritative: query a server of yours over the real network. With its ADDRESS, it is queried "
     "over all transports. With a LIST (as for `crosslayer compare`), it is queried only over the transports in LIST.",
 )
-@click.option("--name", type=TEXT, help="For --server: name to query (its A record).")
+@click.option("--name", type=TEXT, help="For --server: name whose A record is queried.")
 @click.option(
     "--sites",
     type=PATH,

@@ -71,8 +71,8 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
     Cookies, credentials and query strings of URLs are removed. The command reports what else it omits, and which
     studies can use the page.
 
-    To record a HAR in Chromium, open the developer tools, tab Network, load the page with an empty cache, and choose
-    "Export HAR".
+    To record a HAR in Chromium, open the tab Network of the developer tools. Then load the page with an empty cache,
+    and choose "Export HAR".
     """
     from crosslayer import pages
 

@@ -336,8 +336,8 @@ def _counts(verdicts: pl.DataFrame | None) -> str:
 def counts_text(counts: Mapping[str, int]) -> str:
     """Number of claims for each verdict, as part of a sentence."""
     phrases = {
-        Verdict.DIRECTION_ONLY.value: "in direction only",
-        claims.FOLLOWING: "following from another result or the configuration",
+        Verdict.DIRECTION_ONLY.value: "reproduced in direction only",
+        claims.FOLLOWING: "already determined by another result or the configuration",
     }
     return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())
 

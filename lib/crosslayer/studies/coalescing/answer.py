@@ -112,7 +112,7 @@ def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float)
     ours = f"{100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
     if published_percent < 100 * fraction - 5:
         shown = f"{published_percent:.0f}\N{NO-BREAK SPACE}%"
-        return f"contradicted by the paper's Fig. 8 (at most {shown}); our maximum is {ours}"
+        return f"contradicted by the paper's own Fig. 8 (at most {shown}); our maximum: {ours}"
     held = {
         Verdict.REPRODUCED: "holds",
         Verdict.INCONCLUSIVE: "undecided",

@@ -430,9 +430,9 @@ FIGURES = (
     _figure(
         name="as-compared",
         title="The combinations of the paper, and a control",
-        caption="PLT of each combination minus the PLT of the baseline of the paper TNSM24, DoUDP + H3 1-RTT. In "
-        "TNSM24, no visit with plain DNS has a session ticket of the web server (web ticket). The last series is a "
-        "control: plain DNS with a web ticket and an address-validation token.",
+        caption="PLT of each combination minus the PLT of DoUDP + H3 1-RTT, which is the baseline in the paper "
+        "TNSM24. In TNSM24, no visit with plain DNS has a session ticket of the web server (web ticket). The last "
+        "series is a control: plain DNS with a web ticket and an address-validation token.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
@@ -443,9 +443,9 @@ FIGURES = (
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
         caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series, as in TNSM24: "
-        "the page load with DoQ has a web ticket (a session ticket of the web server) and an address-validation token; "
-        "that with DoUDP has neither. Other series: both page loads have no web ticket, both have a web ticket, or "
-        "both have a web ticket and a token.",
+        "in the visit with DoQ, the page load has a web ticket (a session ticket of the web server) and an "
+        "address-validation token; in the visit with DoUDP, it has neither. Other series: both page loads have no web "
+        "ticket, both have a web ticket, or both have a web ticket and a token.",
         note=f"{_NOTE} In the first series, the PLTs with DoQ and DoUDP differ in exchange and page load; in all other "
         "series, only in the exchange.",
         data=_pairs(LIKE_WITH_LIKE),

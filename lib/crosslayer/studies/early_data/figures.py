@@ -100,7 +100,7 @@ def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def early_data_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: why 0-RTT saves a whole round-trip here, but only a fraction of one in the paper."""
+    """Verdict: why 0-RTT saves a whole round-trip here, but only a fraction of a round-trip in the paper."""
     slopes = {
         series: row(frame, source="slope", measure="start of the response", series=series) for series in _KINDS.values()
     }

@@ -234,8 +234,8 @@ FIGURES = (
         title="How long a client waits before it tries something else",
         notebook="question_fallback",
         caption="Time between the two packets that each row names, e.g. the first QUIC packet and the TCP SYN. In the "
-        "rows with a late DNS answer, the resolver sends this answer 600 ms late. A wait of 600 ms in these rows ends "
-        "with the answer, not with a timer.",
+        "rows with a late DNS answer, the resolver sends this answer 600 ms late. If a wait in these rows "
+        "is 600 ms, the answer ended it, not a timer of the client.",
         note="Marks: medians; bars: lowest to highest of all rounds.",
         data=timers_data,
         chart=timers,

@@ -30,7 +30,10 @@ def gateway_verdict(frame: pl.DataFrame) -> str:
         return differences.filter(series=series, measure=measure)["median"]
 
     if frame.is_empty() or any(medians(series, _PLT).is_empty() for series in _COMPARED):
-        return "Not answered: this dataset lacks loads without a gateway, or through one with one connection or two."
+        return (
+            "Not answered: this dataset lacks loads without a gateway, or through a gateway with one connection or "
+            "with two."
+        )
     now, like, same = (
         f"{reach(medians(series, _PLT), 2)} RTT ({reach(medians(series, _PLT_MS), 1)} ms)"
         for series in (NOW, LIKE, SAME)
@@ -61,9 +64,9 @@ FIGURES = (
         title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
         caption="Differences of the PLT within a round. Each round has three loads in Chromium, all first visits: "
-        "without a gateway, through a local gateway with one connection to the server, and through one with two. The "
-        "gateway runs on the client's host and forwards queries and page requests. Two connections: one for DoH3, one "
-        "for the page.",
+        "without a gateway, through a local gateway that has one connection to the server, and through a local gateway "
+        "that has two. The gateway runs on the client's host and forwards queries and page requests. Two connections: "
+        "one for DoH3, one for the page.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. The server log confirms the number of "
         "connections.",
         verdict=gateway_verdict,

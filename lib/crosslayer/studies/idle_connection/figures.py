@@ -169,7 +169,7 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         )
     for events, where in ((within[True], f"at most {_LIMIT_RTT:g} RTT"), (within[False], "longer")):
         if events:
-            verdict += f"The measured time is {where} if {' or if '.join(events)}. "
+            verdict += f"Over QUIC, the measured time is {where} if {' or if '.join(events)}. "
     late = answers.filter(pl.col("median") >= _STALL_MS)
     stalls = [
         f"{client} {reach(some['median'] / 1000, 1)} s"
@@ -204,8 +204,8 @@ FIGURES = (
         "middle of the idle time. Rows: transport and length of the idle time.",
         note="Bars: 95 % intervals (bootstrap over rounds). Chromium resolves names itself, over DoH and DoH3 only. "
         "Other clients repeat a query at once after an error, and after 5 s without an answer. No mark: not measured, "
-        "or no valid answer to 20 queries in any round. In the data, the stub without path probe is "
-        "stub-no-idle-probe, and crosslayer's client is library.",
+        "or in every round, the client got no valid answer to 20 successive queries. In the data, the stub without "
+        "path probe is stub-no-idle-probe, and crosslayer's client is library.",
         data=idle_data,
         chart=idle_connections,
         table=("measure", "link", "protocol", "path_event", "idle", "client", "n", "median", "low", "high"),

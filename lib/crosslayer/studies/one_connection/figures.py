@@ -275,10 +275,11 @@ FIGURES = (
         name="one-connection-worth",
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
-        caption="How much earlier the document is complete, in multiples of the link's RTT (negative: later). Rows "
-        "with 'over' compare two visits. One uses a single connection for DoH3 and page. The other uses the lookup "
-        "that the row names, and a separate connection for the page. Each other row shows what one change saves: the "
-        "client sends query and page request together, does not wait for SETTINGS, or has an address-validation token.",
+        caption="Each row compares two visits, A and B: how much earlier the document is complete in A than in B, in "
+        "multiples of the link's RTT (negative: later). In rows with 'over', A uses a single connection for DoH3 and "
+        "page. B uses the lookup that the row names, and a separate connection for the page. In all rows without "
+        "'over', A and B differ in one property. In A, the client sends query and page request together, does not wait "
+        "for SETTINGS, or has an address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,

@@ -318,9 +318,9 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="Effect of DoQ, of one connection and of the token, with each server",
-        caption="Time until the document is complete in one visit, minus this time in another visit of the same round. "
-        f"Each row names both visits. Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion "
-        f"window of {STACKS[0]}.",
+        caption="Each row names two visits of the same round. Time until the document is complete in the visit before "
+        "'over', minus the same time in the visit after 'over'. "
+        f"Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion window of {STACKS[0]}.",
         note=_DOTS,
         data=answer_data,
         chart=answer,

@@ -253,8 +253,8 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
     return (
         "Increase of the PLT compared with DoUDP, for pages with the fewest and the most lookups. "
         f"{' '.join(sentences)} "
-        "Ranges: over the links. Over DoQ and DoH, only the first lookup waits for the handshake; later lookups use "
-        "the open connection."
+        "Each range is from the lowest to the highest value of a link. With DoQ and with DoH, only the first lookup "
+        "waits for the handshake; later lookups use the open connection."
     )
 
 
