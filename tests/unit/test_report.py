@@ -585,13 +585,13 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         revision = campaign["git"]["revision"][:7]
         campaigns = 1 + len(list((ROOT / "data" / "repeats" / name).glob("*/")))
         assert (
-            f"{name} ({clock} time, {campaigns} campaigns, {rounds} rounds, {links} links, revision {revision})"
+            f"{name} ({clock} time, {campaigns} campaigns of {rounds} rounds, {links} links, revision {revision})"
             in whole.evidence
         )
     assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
     assert "Not measured in real time: returning visit, one connection for name and page." in whole.evidence
-    limits = r"[\d.]+ percentage points or [\d.]+ RTT"
-    within = rf"with 95.% probability, from ours by at most {limits} \(virtual time\), {limits} \(real time\)\."
+    limits = r"within [\d.]+ \(virtual time\) or [\d.]+ \(real time\)"
+    within = rf"percentages lie {limits} points of ours, times {limits} RTT \(each: 95.% probability\)\."
     assert re.search(within, whole.evidence)
 
 

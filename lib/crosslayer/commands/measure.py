@@ -96,8 +96,9 @@ class _Measure(click.Command):
     "--jobs",
     type=click.IntRange(min=1),
     help="Number of testbeds in parallel: on this machine (without a cluster, or with --cluster local), or on each "
-    "machine (--cluster ssh). This machine runs more than one only in virtual time. --cluster slurm: number of SLURM "
-    "jobs.  [default: in virtual time on this machine, one per core; otherwise one]",
+    "machine (--cluster ssh). In real time, without a cluster or with --cluster local, there is only one "
+    "testbed. --cluster slurm: number of SLURM jobs.  [default: in virtual time on this machine, one per core; "
+    "otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -140,15 +141,15 @@ class _Measure(click.Command):
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="On a cluster: also use workers whose commit or code of crosslayer differs from that on this machine, and "
-    "workers whose programs have other versions than those of most workers. campaign.json records the differences.",
+    help="On a cluster: also use workers with other versions: another commit or code of crosslayer than this machine, "
+    "or another version of a program than most workers. campaign.json records the differences.",
 )
 @click.option(
     "--server",
     type=TEXT,
     metavar="ADDRESS|LIST",
-    help="For --study authoritative: query a server of yours over the real network. With its ADDRESS, it is queried "
-    "over all transports. With a LIST (as for `crosslayer compare`), it is queried only over the transports in LIST.",
+    help="For --study authoritative: query a server of yours over the real network. Give its ADDRESS to query it over "
+    "all transports. Give a LIST (as for `crosslayer compare`) to query it only over the transports that LIST names.",
 )
 @click.option("--name", type=TEXT, help="For --server: name whose A record is queried.")
 @click.option(

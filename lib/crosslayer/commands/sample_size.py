@@ -99,7 +99,7 @@ def _line(*cells: object) -> str:
     help="Wanted half-width of the 95 % interval of the median PLT, in percent of this median.",
 )
 def command(folder: Path, precision: str) -> None:
-    """Estimate from the pilot campaign in FOLDER how many rounds make the PLT intervals as narrow as --precision.
+    """Estimate from the pilot campaign in FOLDER how many rounds narrow the 95 % PLT intervals to ± --precision.
 
     \b
     crosslayer measure --size smoke --rounds 10 --out data/local/pilot

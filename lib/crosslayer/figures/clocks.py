@@ -350,11 +350,11 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         if (rows := apart.filter(of_measure)).height:
             total = known.filter(of_measure).height
             counted = f"{rows.height} of the {total} differences" if total > 1 else "the only difference"
-            by_measure.append(f"{counted} of the {_IN_WORDS.get(measure, measure)} ({reach(rows['apart'], 1)} ms)")
-    if not by_measure:
-        return sentence
-    listed = ", ".join(by_measure)
-    return f"{sentence} Real and virtual time disagree on the rest (in brackets: real minus virtual time): {listed}."
+            by_measure.append(
+                f" They disagree on {counted} of the {_IN_WORDS.get(measure, measure)}, by "
+                f"{reach(rows['apart'], 1)} ms (real minus virtual time)."
+            )
+    return sentence + "".join(by_measure)
 
 
 def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:

@@ -82,7 +82,7 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
         fewest, most = self.rounds
         rounds = str(most) if fewest == most else f"{fewest} to {most}"
         clock = _CLOCKS[self.clock].removeprefix("in ")
-        campaigns = f"{self.campaigns} campaigns, " if self.campaigns > 1 else ""
+        campaigns = f"{self.campaigns} campaigns of " if self.campaigns > 1 else ""
         return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, revision {self.revision[:7]})"
 
 
@@ -294,25 +294,24 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
 
     It is empty if no number has an interval.
     """
-    by_clock = []
-    for clock, name in _CLOCKS.items():
-        most: dict[str, float] = {}
-        for number in (number for part in parts if part.clock == clock for number in part.numbers):
-            if number.low is not None:
-                most[number.unit] = max(most.get(number.unit, 0.0), number.mean - number.low)
-        widths = [f"{_rounded_up(most[unit])} {text}" for unit, text in _DIFFERENCES.items() if unit in most]
-        if widths:
-            by_clock.append(f"{' or '.join(widths)} ({name.removeprefix('in ')})")
-    if not by_clock:
+    by_unit = []
+    for unit, (numbers, text) in _DIFFERENCES.items():
+        limits = []
+        for clock, name in _CLOCKS.items():
+            of_clock = [number for part in parts if part.clock == clock for number in part.numbers]
+            widths = [number.mean - number.low for number in of_clock if number.unit == unit and number.low is not None]
+            if widths:
+                limits.append(f"{_rounded_up(max(0.0, *widths))} ({name.removeprefix('in ')})")
+        if limits:
+            own = "" if by_unit else " of ours"
+            by_unit.append(f"{numbers} {'lie ' if own else ''}within {' or '.join(limits)} {text}{own}")
+    if not by_unit:
         return ""
-    return (
-        " Each number of a repeated campaign differs, with 95\N{NO-BREAK SPACE}% probability, from ours by at most "
-        f"{', '.join(by_clock)}."
-    )
+    return f" In repeated campaigns, {', '.join(by_unit)} (each: 95\N{NO-BREAK SPACE}% probability)."
 
 
-_DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
-"""Unit of the difference between two numbers, by the unit of the numbers."""
+_DIFFERENCES = {"%": ("percentages", "points"), "RTT": ("times", "RTT")}
+"""For each unit of numbers: word for such numbers, and unit of the difference between two of them."""
 
 
 def _rounded_up(value: float) -> str:

@@ -175,9 +175,9 @@ FIGURES = (
         title="Change of the PLT by DoQ and early data in each browser",
         notebook="question_browsers",
         caption="PLT of three kinds of visit minus the PLT of the baseline (DoUDP + H3 1-RTT in the same browser), in "
-        "percent of the baseline. The PLT of a visit is the time of a lookup plus that of a page load, measured "
-        "separately in the same round. DoQ + H3 1-RTT is a first visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are "
-        "returning visits.",
+        "percent of the baseline. The PLT of a visit is the time of a lookup plus the time of a page load. In this "
+        "page load, the browser sends no DNS queries. Lookup and page load are measured one after the other in the "
+        "same round. DoQ + H3 1-RTT is a first visit. DoUDP + H3 0-RTT and DoQ 0-RTT + H3 0-RTT are returning visits.",
         note="Marks: differences of medians, percent; bars: 95 % intervals. The bootstrap resamples whole "
         "rounds, so both medians of a difference come from the same rounds.",
         data=visits_data,

@@ -187,14 +187,14 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
         if all(of["low"] is not None and of["low"] > _CLEAR for of in _of(frame, exchange, WITH))
     ]
     which = (
-        f" With {', '.join(slower)}, the PLT is longer than the baseline's on every page (whole interval of the "
+        f" Their PLT is longer than the baseline's on every page with {', '.join(slower)} (whole interval of the "
         f"difference above {_CLEAR:g} RTT)."
         if slower
         else ""
     )
     return (
-        "Page loads with early data and token, compared with the baseline (DoUDP + H3 1-RTT). PLT minus the "
-        f"baseline's PLT: {_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with "
+        "These values are for page loads with early data and token. Their PLT minus the PLT of the baseline (DoUDP + "
+        f"H3 1-RTT): {_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with "
         f"DoQ 0-RTT (medians over all links; ranges: over the pages).{which}"
     )
 
@@ -335,8 +335,9 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{reach(added, 1)} % with {BEST[protocol] if visit == _RETURNING else protocol}")
         sentences.append(f"{visit.capitalize()}: {', '.join(parts)}.")
     return (
-        "Increase of the PLT over the same kind of visit with plain DNS. Ranges: over links and pages (the figure "
-        f"pools the links). {' '.join(sentences)}"
+        "Increase of the PLT over the same kind of visit with plain DNS. Each range goes from the smallest to the "
+        "largest median of a link and page. In the figure, in contrast, all links of a page are pooled. "
+        f"{' '.join(sentences)}"
     )
 
 

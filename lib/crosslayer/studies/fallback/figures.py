@@ -218,9 +218,9 @@ FIGURES = (
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
         caption="Time from the start of the navigation (browsers) or of the request (curl) until the response starts, "
-        "for each client, link and fault of the path. Each client resolves the page's host itself over DoUDP. A fault "
-        "affects only the path to the page's host or to the resolver; QUIC to all other hosts works. curl is called "
-        "with --http3 if the page's host has an HTTPS record, otherwise without this option.",
+        "for each client, link and fault of the path. Each client resolves the page's host itself over DoUDP. Each "
+        "fault is on one path: that to the page's host or that to the resolver. All other hosts stay reachable, also "
+        "over QUIC. curl is called with --http3 if the page's host has an HTTPS record, otherwise without this option.",
         note="Marks: medians; bars: 95 % intervals. No page: with this client, link and fault, every load failed or "
         "was stopped after 110 s. Before each load, probes verified the fault.",
         data=blocked_data,

@@ -156,7 +156,8 @@ def doq_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks one of the kinds of lookup, or has too few rounds."
     return (
         "Lookup over DoQ, compared with a lookup over DoUDP at the same loss rate (equal: the 95 % interval of the "
-        f"difference lies within ±{_CLEAR:g} RTT; not clearly different: only partly within). {'. '.join(sentences)}. "
+        f"difference lies wholly within ±{_CLEAR:g} RTT; faster or slower: wholly outside; not clearly different: "
+        f"partly within). {'. '.join(sentences)}. "
         "Where DoQ is faster, the reason is that it repeats lost packets earlier: a lost DoQ packet is repeated after "
         "a probe timeout, a lost DoUDP query only after one second."
     )
