@@ -294,7 +294,7 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
 
     It is empty if no number has an interval.
     """
-    by_unit = []
+    by_unit: list[str] = []
     for unit, (numbers, text) in _DIFFERENCES.items():
         limits = []
         for clock, name in _CLOCKS.items():
