@@ -56,9 +56,9 @@ class _Measure(click.Command):
     type=TEXT,
     default="quick",
     show_default=True,
-    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds; in "
-    "coalescing, single-query and authoritative, about as many observations as in the publication). `crosslayer "
-    "studies` lists the rounds of each size.",
+    help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds). "
+    "The studies coalescing, single-query and authoritative have about as many observations in size paper as their "
+    "publication. `crosslayer studies` lists the rounds of each size.",
 )
 @click.option(
     "--plan",

@@ -40,8 +40,8 @@ def composition_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
     return (
-        "Sum of the times of a DNS exchange and a decoupled load, minus the time of a coupled load of the same round "
-        f"(medians; ranges: over links and pages). {'. '.join(sentences)}."
+        "Time of a DNS exchange plus time of a load without name resolution, minus the time of a load in which the "
+        f"browser resolves the name (medians; ranges: over links and pages). {'. '.join(sentences)}."
     )
 
 
@@ -65,10 +65,9 @@ FIGURES = (
         name="composition",
         title="DNS exchange plus decoupled load, minus coupled load",
         notebook="question_composition",
-        caption="Sum of the times of a DNS exchange and a decoupled load, minus the time of a coupled load of the same "
-        "round. Decoupled load: the browser is given the address and resolves no name. Coupled load: the browser "
-        "resolves the name itself. Each load has two times: the time until the first byte, and the PLT. Over DoH and "
-        "DoQ, lookups resume a TLS session.",
+        caption="Time of a DNS exchange plus time of a decoupled load (the browser is given the address and resolves "
+        "no name), minus the time of a coupled load (the browser resolves the name itself) of the same round. The time "
+        "of a load is the time until the first byte, or the PLT. Over DoH and DoQ, lookups resume a TLS session.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

@@ -154,8 +154,9 @@ def idle_verdict(frame: pl.DataFrame) -> str:
     if sentences:
         verdict = (
             "If the stub gets no packet on its old connection within one probe timeout (PTO), it also sends the query "
-            "over a new connection. Time from the end of this timeout to the answer, by event (99th percentile over "
-            f"links and idle times, if there are at least {_OF_P99} answers). {' '.join(sentences)} "
+            "over a new connection. The following times are from the end of this timeout to the answer: the 99th "
+            "percentile of the answers on all links after all idle times, for each event and transport with at least "
+            f"{_OF_P99} answers. {' '.join(sentences)} "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}
@@ -177,10 +178,10 @@ def idle_verdict(frame: pl.DataFrame) -> str:
         if not (some := late.filter(client=client)).is_empty()
     ]
     stalled = (
-        "In some cases (event, transport, link, idle time), the median time to the answer is one second or more. "
-        f"Ranges over these cases, by client: {', '.join(stalls)}."
+        "In some cases (event, transport, link, idle time), a client's median time from its first query to the answer "
+        f"is one second or more. Ranges of these medians, by client: {', '.join(stalls)}."
         if stalls
-        else "No client's median time to the answer is one second or more."
+        else "No client's median time from its first query to the answer is one second or more."
     )
     never = [
         f"{client} over {', '.join(some['protocol'].unique(maintain_order=True))} ({path_event})"
@@ -204,7 +205,7 @@ FIGURES = (
         "middle of the idle time. Rows: transport and length of the idle time.",
         note="Bars: 95 % intervals (bootstrap over rounds). Chromium resolves names itself, over DoH and DoH3 only. "
         "Other clients repeat a query at once after an error, and after 5 s without an answer. No mark: not measured, "
-        "or in every round, the client got no valid answer to 20 successive queries. In the data, the stub without "
+        "or the client gave up in every round, after 20 queries without a valid answer. In the data, the stub without "
         "path probe is stub-no-idle-probe, and crosslayer's client is library.",
         data=idle_data,
         chart=idle_connections,

@@ -161,8 +161,8 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks one of the modes."
     return (
-        "Each sentence compares a visit that has name and page on one encrypted connection with another visit, by the "
-        f"time until the document is complete (medians over the pages; ranges: over the links). {' '.join(sentences)}"
+        "How much earlier or later the document is complete in a visit with one encrypted connection for name and page "
+        f"(medians over the pages; ranges: over the links). {' '.join(sentences)}"
     )
 
 
@@ -277,9 +277,9 @@ FIGURES = (
         notebook="question_one_connection",
         caption="Each row compares two visits, A and B: how much earlier the document is complete in A than in B, in "
         "multiples of the link's RTT (negative: later). In rows with 'over', A uses a single connection for DoH3 and "
-        "page. B uses the lookup that the row names, and a separate connection for the page. In all rows without "
-        "'over', A and B differ in one property. In A, the client sends query and page request together, does not wait "
-        "for SETTINGS, or has an address-validation token.",
+        "page. B uses the lookup that the row names, and a separate connection for the page. Each other row names the "
+        "only difference between A and B: a property that A has and B lacks. At once: the client sends query and page "
+        "request together. Token: the client has an address-validation token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,
