@@ -24,7 +24,7 @@ from crosslayer.notebooks import open_campaign
 
 ROUNDS = 30
 COMPUTING_MS = 7.0
-DISAGREEMENT = r"They disagree on (\d+ of the \d+ differences|the only difference) of the PLT, by "
+DISAGREEMENT = r"Real and virtual time disagree on (\d+ of the \d+ differences|the only difference) of the PLT, by "
 
 
 def exchanges(clock_ms: float, doq_ms: float = 0.0) -> pl.LazyFrame:

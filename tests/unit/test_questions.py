@@ -401,9 +401,9 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     assert frame["median"].to_list() == pytest.approx([1.0] * frame.height)
     assert set(frame["measure"]) == {"median", "P95"}  # too few loads for a 99th percentile
     assert set(frame["n"]) == {ROUNDS}
-    assert "It counts as slower in none" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
+    assert "This holds in no case" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
     verdict = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
-    assert "It counts as slower at 0 % loss, 5 % loss" in verdict
+    assert "This holds at 0 % loss, 5 % loss" in verdict
 
 
 def recoveries(beyond_rtt: float) -> Inputs:

@@ -122,8 +122,8 @@ class _Measure(click.Command):
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
-    help="On a cluster: maximum number of rounds in a task, i.e. in what a worker gets at once.  [default: 20, in "
-    "virtual time 8]",
+    help="Maximum number of rounds in a task. On a cluster, a worker gets all rounds of a task at once.  [default: "
+    "20, in virtual time 8]",
 )
 @click.option(
     "--capture",

@@ -112,10 +112,10 @@ def command(
     With a COMMAND, the stub runs as long as COMMAND and exits with COMMAND's status. Without a COMMAND, it runs until
     you stop it.
 
-    Without a COMMAND, the stub can have a control socket (--control). Send it JSON objects {"command": NAME}, one per
-    line. NAME is one of: ready (returns address and upstream of the stub), stats (returns counters of queries, failures
-    and connections), reset-sessions (closes the connection, keeps tickets and tokens), forget (closes the connection,
-    deletes tickets and tokens).
+    If you give no COMMAND, --control creates a control socket. Send requests to this socket, each a line with the JSON
+    object {"command": NAME}. NAME is one of: ready (returns address and upstream of the stub), stats (returns counters
+    of queries, failures and connections), reset-sessions (closes the connection, keeps tickets and tokens), forget
+    (closes the connection, deletes tickets and tokens).
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353

@@ -350,8 +350,10 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         if (rows := apart.filter(of_measure)).height:
             total = known.filter(of_measure).height
             counted = f"{rows.height} of the {total} differences" if total > 1 else "the only difference"
+            name = _IN_WORDS.get(measure, measure)
+            every = f" All {total} differences are differences of the {name}." if known.height == total > 1 else ""
             by_measure.append(
-                f" They disagree on {counted} of the {_IN_WORDS.get(measure, measure)}, by "
+                f"{every} Real and virtual time disagree on {counted} of the {name}, by "
                 f"{reach(rows['apart'], 1)} ms (real minus virtual time)."
             )
     return sentence + "".join(by_measure)
@@ -383,9 +385,10 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
             caption="Each value is a duration in one condition, minus the same duration in another condition of the "
-            "same round. Durations: DNS exchange, query at a fixed interval, response start of a page, PLT. One "
-            "campaign measured these differences in real time, another in virtual time. There is one difference for "
-            "each link, page, kind of duration and pair of conditions. If computing adds the same time to both "
+            "same round. A study measures one or more of these durations: time of a DNS exchange, response time of "
+            "queries sent at a fixed interval, time until a page's response starts, PLT. One campaign measured these "
+            "differences in real time, another in virtual time. There is one difference for each link, page, kind of "
+            "duration and pair of conditions. If computing adds the same time to both "
             "conditions, real and virtual time give the same difference.",
             note="Dots: medians in real time; bars: their 95 % intervals. Vertical ticks: medians in virtual time. "
             "Hollow dots: the 95 % interval of real minus virtual time lies wholly above 0.1 ms or wholly below "

@@ -110,9 +110,8 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
             pl.col("equal")
         ),
         f"Loads not shown to be equal (interval not within {margin})": known.filter(~pl.col("equal")),
-        "Loads whose PLT distributions differ, even if they count as equal (Kolmogorov-Smirnov test, 5 %)": (
-            known.filter(pl.col("ks_p") < _KS_LEVEL)
-        ),
+        "The Kolmogorov-Smirnov test (5 %) does not decide which loads count as equal. This test finds different PLT "
+        "distributions for": known.filter(pl.col("ks_p") < _KS_LEVEL),
         "Too few rounds for an interval": shown.filter(pl.col("low").is_null()),
     }
     return " ".join(f"{what}: {', '.join(rows['name'])}." for what, rows in parts.items() if rows.height)

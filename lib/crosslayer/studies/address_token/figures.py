@@ -42,7 +42,7 @@ def token_verdict(frame: pl.DataFrame) -> str:
         else ""
     )
     return (
-        "With early data, the time that the token saves until the document is complete is "
+        "With early data, the token shortens the time until the document is complete by "
         f"{sentence} (medians over all links).{why}"
     )
 

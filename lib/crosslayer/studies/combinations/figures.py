@@ -471,8 +471,9 @@ FIGURES = (
         title="A DoQ exchange with other clients and key shares",
         caption="Time of a DoQ exchange with a full handshake in each of two variants, minus the reference's time in "
         "the same round. Reference: quic-go (Go) with key share X25519. First variant: aioquic (Python) with key share "
-        "P-256. All other DoQ exchanges of this study also use aioquic. Second variant: quic-go with X25519MLKEM768, "
-        "the key share of browsers. With this key share, the ClientHello needs two Initials.",
+        "P-256. Second variant: quic-go with X25519MLKEM768, the key share of browsers. With this key share, the "
+        "ClientHello needs two Initials. Apart from the reference and the second variant, every DoQ exchange of this "
+        "study uses aioquic with P-256.",
         note="Dots: medians of the differences within rounds; bars: 95 % intervals. In virtual time, the clock stands "
         "still while a program computes, so only packets and timers cause differences.",
         data=implementations_data,

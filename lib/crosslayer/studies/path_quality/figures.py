@@ -284,12 +284,13 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{visit} of {page}: {', '.join(parts)}.")
     better = known.filter(pl.col("low") > _CLEAR).height
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
-    slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in none"
+    slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in no case"
     return (
         "Time saved by one connection for name and page, instead of two connections. Ranges: over the loss rates. "
         f"{' '.join(sentences)} Each combination of loss rate, visit, page and quantile is a case. One connection "
-        f"counts as faster in {better} of {known.height} cases (whole 95 % interval above {_CLEAR:g} RTT). It counts "
-        f"as slower {slower} (whole interval below \N{MINUS SIGN}{_CLEAR:g} RTT)."
+        f"counts as faster in {better} of {known.height} cases (whole 95 % interval above {_CLEAR:g} RTT). One "
+        f"connection counts as slower only if the whole 95 % interval lies below \N{MINUS SIGN}{_CLEAR:g} RTT. This "
+        f"holds {slower}."
     )
 
 

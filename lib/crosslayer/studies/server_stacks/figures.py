@@ -319,8 +319,8 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="Effect of DoQ, of one connection and of the token, with each server",
-        caption="Each row names two visits of the same round. Time until the document is complete in the visit before "
-        "'over', minus the same time in the visit after 'over'. "
+        caption="Each row compares two visits of the same round, A and B. The label of the row ends with 'A over B'. "
+        "The row shows the time until the document is complete in visit A, minus this time in visit B. "
         f"Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion window of {STACKS[0]}.",
         note=_DOTS,
         data=answer_data,
