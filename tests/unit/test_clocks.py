@@ -24,7 +24,11 @@ from crosslayer.notebooks import open_campaign
 
 ROUNDS = 30
 COMPUTING_MS = 7.0
-DISAGREEMENT = r"Real and virtual time disagree on (\d+ of the \d+ differences|the only difference) of the PLT, by "
+DISAGREEMENT = (
+    r"(All \d+ differences concern the PLT\. Real and virtual time disagree on \d+ of them"
+    r"|Real and virtual time disagree on (\d+ of the \d+ differences|the only difference) of the PLT)"
+    r": real minus virtual time is "
+)
 
 
 def exchanges(clock_ms: float, doq_ms: float = 0.0) -> pl.LazyFrame:

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
     help="Send other traffic through the queue that COMMAND's packets pass. bulk: one TCP flow. paced: UDP at half of "
-    "the link's rate. paced:20: UDP at 20 Mbit/s. By default, this traffic flows to the client; with ,up (e.g. "
-    "bulk,up), from the client.",
+    "the link's rate. paced:20: UDP at 20 Mbit/s. This traffic flows to the client. If the value ends in "
+    "',up' (e.g. bulk,up), this traffic flows from the client.",
 )
 @click.option(
     "--drop",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="udp/443[@2s]",
     help="Packets that the path rejects, written as for --drop. The path answers UDP with ICMP port unreachable, and "
-    "TCP with a reset. For the selector ipv6, the path answers both with ICMPv6 no route.",
+    "TCP with a reset. For the selector ipv6, the path answers UDP and TCP alike with ICMPv6 no route.",
 )
 @click.option(
     "--resolver-like",

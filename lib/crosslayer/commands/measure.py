@@ -141,8 +141,9 @@ class _Measure(click.Command):
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="On a cluster: also use workers with other versions: another commit or code of crosslayer than this machine, "
-    "or another version of a program than most workers. campaign.json records the differences.",
+    help="On a cluster, also use workers whose commit or code of crosslayer differs from this machine's. Also use "
+    "workers that have another version of a program or of the kernel than most workers. campaign.json records the "
+    "differences.",
 )
 @click.option(
     "--server",

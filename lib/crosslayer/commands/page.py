@@ -187,8 +187,8 @@ def _load(folder: Path) -> tuple[int, str]:
 def check(folder: Path, profile: str, clock: str, backend: str) -> None:
     """Load the page of FOLDER in Chromium and report how its requests, bytes and waterfall differ from the recording.
 
-    Exit status 1: the requested resources are not those of the recording, a request fails, or the bytes differ from the
-    recorded bytes by more than 1 %.
+    Exit status 1: the requested resources are not those of the recording, a request fails, or the server sends over 1 %
+    more or fewer bytes than were recorded.
     """
     from crosslayer.browser.recorded import compare, read_recorded
     from crosslayer.links import choose, load_profiles

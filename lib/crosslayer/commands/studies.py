@@ -9,7 +9,9 @@ import click
 
 @click.command("studies")
 def command() -> None:
-    """List the studies, each with its question or paper, links, pages, browsers, and number of rounds in each size.
+    """List the studies, each with its question or paper, links, pages and browsers.
+
+    For each size of a campaign (smoke, quick, paper), the list also has the number of rounds of each link and page.
 
     Links and pages are those of size quick. docs/reference/studies.md also lists each study's transports, and its
     campaigns in data/raw.

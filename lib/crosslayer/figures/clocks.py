@@ -349,13 +349,14 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
             total = known.filter(of_measure).height
-            counted = f"{rows.height} of the {total} differences" if total > 1 else "the only difference"
-            name = _IN_WORDS.get(measure, measure)
-            every = f" All {total} differences are differences of the {name}." if known.height == total > 1 else ""
-            by_measure.append(
-                f"{every} Real and virtual time disagree on {counted} of the {name}, by "
-                f"{reach(rows['apart'], 1)} ms (real minus virtual time)."
-            )
+            words = _IN_WORDS.get(measure, measure)
+            if 1 < total == known.height:
+                counted = f"All {total} differences concern the {words}. "
+                counted += f"Real and virtual time disagree on {rows.height} of them"
+            else:
+                some = f"{rows.height} of the {total} differences" if total > 1 else "the only difference"
+                counted = f"Real and virtual time disagree on {some} of the {words}"
+            by_measure.append(f" {counted}: real minus virtual time is {reach(rows['apart'], 1)} ms.")
     return sentence + "".join(by_measure)
 
 

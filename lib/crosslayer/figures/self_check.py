@@ -102,19 +102,27 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign has no self-check."
-    shown = pooled.with_columns(name=pl.col("series").str.replace("A/A: (.+)", "$1 (A/A)"))
+    shown = pooled.with_columns(
+        name=pl.col("series")
+        .str.replace("A/A: (.+)", "$1 and its repetition")
+        .str.replace(" - ", " and ", literal=True)
+    )
     known = shown.filter(pl.col("low").is_not_null())
     margin = f"±{metrics.EQUAL_PERCENT:g} %"
+    interval = "90 % interval of the median PLT difference"
     parts = {
-        f"Loads that count as equal (90 % interval of the median PLT difference within {margin})": known.filter(
-            pl.col("equal")
+        f"count as equal (the {interval} lies within {margin})": known.filter(pl.col("equal")),
+        f"are not shown to be equal (the {interval} does not lie within {margin})": known.filter(~pl.col("equal")),
+        "have different PLT distributions, even if the loads count as equal (Kolmogorov-Smirnov test, 5 %)": (
+            known.filter(pl.col("ks_p") < _KS_LEVEL)
         ),
-        f"Loads not shown to be equal (interval not within {margin})": known.filter(~pl.col("equal")),
-        "The Kolmogorov-Smirnov test (5 %) does not decide which loads count as equal. This test finds different PLT "
-        "distributions for": known.filter(pl.col("ks_p") < _KS_LEVEL),
-        "Too few rounds for an interval": shown.filter(pl.col("low").is_null()),
+        "have too few rounds for an interval": shown.filter(pl.col("low").is_null()),
     }
-    return " ".join(f"{what}: {', '.join(rows['name'])}." for what, rows in parts.items() if rows.height)
+    return " ".join(
+        f"The two loads of {'this pair' if len(names) == 1 else 'each of these pairs'} {what}: {'; '.join(names)}."
+        for what, rows in parts.items()
+        if len(names := rows["name"].to_list())
+    )
 
 
 SELF_CHECK = partial(

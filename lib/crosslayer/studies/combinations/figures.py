@@ -187,15 +187,16 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
         if all(of["low"] is not None and of["low"] > _CLEAR for of in _of(frame, exchange, WITH))
     ]
     which = (
-        f" Their PLT is longer than the baseline's on every page with {', '.join(slower)} (whole interval of the "
-        f"difference above {_CLEAR:g} RTT)."
+        f" With {', '.join(slower)}, the PLT of these loads is longer than the baseline's on every page (the whole "
+        f"interval of the difference is above {_CLEAR:g} RTT)."
         if slower
         else ""
     )
     return (
-        "These values are for page loads with early data and token. Their PLT minus the PLT of the baseline (DoUDP + "
-        f"H3 1-RTT): {_across(frame, 'DoUDP', WITH)} RTT with DoUDP, {_across(frame, 'DoQ 0-RTT', WITH)} RTT with "
-        f"DoQ 0-RTT (medians over all links; ranges: over the pages).{which}"
+        "The following values are for page loads with early data and token (right column of each page). With DoUDP, "
+        "the PLT of these loads minus the PLT of the baseline (DoUDP + H3 1-RTT) is "
+        f"{_across(frame, 'DoUDP', WITH)} RTT. With DoQ 0-RTT, this difference is {_across(frame, 'DoQ 0-RTT', WITH)} "
+        f"RTT. Both values are medians over all links; ranges are over the pages.{which}"
     )
 
 
@@ -238,9 +239,10 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
     if not (emulated and plain):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over links and pages). "
-        "DoQ + H3 0-RTT with token, which in the paper stands for one connection for DNS and page (coalescing): "
-        f"{emulated}. Control (DoUDP + H3 0-RTT with token): {plain}."
+        "The values are the PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over "
+        f"links and pages). The value of DoQ + H3 0-RTT with token is {emulated}. The paper uses this combination, "
+        "which has two connections, in place of one connection that carries both DNS and page (coalescing). The "
+        f"value of the control (DoUDP + H3 0-RTT with token) is {plain}."
     )
 
 

@@ -215,9 +215,11 @@ def saved_verdict(frame: pl.DataFrame) -> str:
             rows = _from(frame, source="full minus 0-RTT", series=series, measure=measure)
             saving = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > 0]
             if saving:
-                saved_rtt = reach(pl.Series([values["median"] for _, values in saving]), 1)
-                losses = _listed([loss for loss, _ in saving])
-                parts.append(f"the {_written(measure)} is {saved_rtt} RTT shorter at {losses} %")
+                by_value: dict[str, list[float]] = {}
+                for loss, values in saving:
+                    by_value.setdefault(f"{values['median']:.1f} RTT shorter", []).append(loss)
+                where = ", and ".join(f"{shorter} at {_listed(losses)} %" for shorter, losses in by_value.items())
+                parts.append(f"the {_written(measure)} is {where}")
             elif rows:
                 parts.append(f"the {_written(measure)} is shorter at no loss rate")
         if parts:
@@ -225,9 +227,10 @@ def saved_verdict(frame: pl.DataFrame) -> str:
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Time of a lookup with early data, compared with a full handshake at the same loss rate. It counts as shorter "
-        "only if the whole 95 % interval of the difference (full handshake minus early data) is above 0. Ranges: over "
-        f"the loss rates. {'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too."
+        "Each value compares a lookup with early data with a lookup with a full handshake at the same loss rate. The "
+        "time with early data counts as shorter only if the whole 95 % interval of the difference (full handshake "
+        f"minus early data) is above 0. {'. '.join(sentences)}. If the first flight is lost, the early data in it is "
+        "lost, too."
     )
 
 
