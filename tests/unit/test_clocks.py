@@ -25,9 +25,9 @@ from crosslayer.notebooks import open_campaign
 ROUNDS = 30
 COMPUTING_MS = 7.0
 DISAGREEMENT = (
-    r"(All \d+ differences concern the PLT\. Real and virtual time disagree on \d+ of them"
-    r"|Real and virtual time disagree on (\d+ of the \d+ differences|the only difference) of the PLT)"
-    r": real minus virtual time is "
+    r"(All \d+ differences are of the PLT; real and virtual time disagree on \d+"
+    r"|Of the \d+ differences of the PLT, real and virtual time disagree on \d+"
+    r"|Real and virtual time disagree on the only difference of the PLT), by "
 )
 
 

@@ -307,8 +307,13 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["median"] == pytest.approx(1 + 1000 / RTT_MS["4g"], abs=0.01)
     verdict = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
-    assert "DoQ on a kept connection: median equal at 0 and 5 %; 99th percentile equal at 0 %, " in str(verdict)
-    assert "DoQ on a new connection without early data: median 1.0 RTT slower at 0 and 5 %; " in str(verdict)
+    assert (
+        "DoQ on a kept connection: at 0 and 5 % loss, the median is equal. At 0 % loss, the 99th percentile is equal; "
+        in str(verdict)
+    )
+    assert "DoQ on a new connection without early data: at 0 and 5 % loss, the median is 1.0 RTT longer. " in str(
+        verdict
+    )
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=20))
     saved = frame.filter(source="full minus 0-RTT", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
     assert saved["n"] == 120

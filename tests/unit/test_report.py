@@ -590,8 +590,8 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         )
     assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
     assert "Not measured in real time: returning visit, one connection for name and page." in whole.evidence
-    limits = r"within [\d.]+ \(virtual time\) or [\d.]+ \(real time\)"
-    within = rf"percentages lie {limits} points of ours, times {limits} RTT \(each: 95.% probability\)\."
+    limits = (r"[\d.]+ percentage points or [\d.]+ RTT in virtual time", r"[\d.]+ points or [\d.]+ RTT in real time")
+    within = rf"a repeated campaign differs from ours by at most {', '.join(limits)} \(95.% probability\)\."
     assert re.search(within, whole.evidence)
 
 

@@ -116,7 +116,10 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option(
-    "--i-may-send-this", "consents", is_flag=True, help="For scripts: consent to the printed queries without a prompt."
+    "--i-may-send-this",
+    "consents",
+    is_flag=True,
+    help="For scripts: with this option, you consent to the printed queries, and the command does not ask for consent.",
 )
 def command(
     resolvers: tuple[str, ...],

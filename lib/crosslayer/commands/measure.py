@@ -95,10 +95,9 @@ class _Measure(click.Command):
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Number of testbeds in parallel: on this machine (without a cluster, or with --cluster local), or on each "
-    "machine (--cluster ssh). In real time, without a cluster or with --cluster local, there is only one "
-    "testbed. --cluster slurm: number of SLURM jobs.  [default: in virtual time on this machine, one per core; "
-    "otherwise one]",
+    help="Without a cluster, and with --cluster local: number of parallel testbeds on this machine (in real time, "
+    "always one). --cluster ssh: number of parallel testbeds on each machine. --cluster slurm: number of SLURM jobs. "
+    "--scheduler: no effect.  [default: in virtual time on this machine, one per core; otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -179,7 +178,8 @@ class _Measure(click.Command):
     "--i-may-send-this",
     "consents",
     is_flag=True,
-    help="For --server and --sites, in scripts: consent to the printed queries and loads without a prompt.",
+    help="For --server and --sites, in scripts: with this option, you consent to the printed queries and loads, and "
+    "the command does not ask for consent.",
 )
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")

@@ -71,7 +71,8 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     "--i-may-send-this",
     "consents",
     is_flag=True,
-    help="For scripts: consent to sending packets to the upstream without a prompt.",
+    help="For scripts: with this option, you consent to sending packets to the upstream, and the command does not ask "
+    "for consent.",
 )
 @click.option(
     "--clock",

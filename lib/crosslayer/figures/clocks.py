@@ -339,9 +339,10 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     agree = int(known["agrees"].sum())
     limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
-        f"Real and virtual time agree on {agree} of {known.height} differences. They agree if the 95 % interval of "
-        f"real minus virtual time overlaps the range from -{limit} to {limit} ms. If each difference were the same in "
-        "real and in virtual time, chance would put at most about one interval in twenty outside this range."
+        f"Real and virtual time agree on {agree} of {known.height} differences. They agree on a difference if the 95 % "
+        f"interval of real minus virtual time overlaps the range from -{limit} to {limit} ms. If each difference were "
+        "the same in real and in virtual time, chance would put at most about one interval in twenty outside this "
+        "range."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -349,14 +350,14 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
             total = known.filter(of_measure).height
-            words = _IN_WORDS.get(measure, measure)
-            if 1 < total == known.height:
-                counted = f"All {total} differences concern the {words}. "
-                counted += f"Real and virtual time disagree on {rows.height} of them"
+            name = _IN_WORDS.get(measure, measure)
+            if total == 1:
+                counted = f"Real and virtual time disagree on the only difference of the {name}"
+            elif total == known.height:
+                counted = f"All {total} differences are of the {name}; real and virtual time disagree on {rows.height}"
             else:
-                some = f"{rows.height} of the {total} differences" if total > 1 else "the only difference"
-                counted = f"Real and virtual time disagree on {some} of the {words}"
-            by_measure.append(f" {counted}: real minus virtual time is {reach(rows['apart'], 1)} ms.")
+                counted = f"Of the {total} differences of the {name}, real and virtual time disagree on {rows.height}"
+            by_measure.append(f" {counted}, by {reach(rows['apart'], 1)} ms (real minus virtual time).")
     return sentence + "".join(by_measure)
 
 

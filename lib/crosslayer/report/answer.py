@@ -283,8 +283,8 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     missing = f" Not measured in real time: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
     return (
-        "A visit is a DNS exchange on a new connection plus a page load. Percentages: medians of all rounds. Ranges: "
-        "over links and pages. Virtual time excludes computing time. "
+        "A visit is a DNS exchange on a new connection plus a page load. Numbers: means of the campaigns' medians. "
+        "Ranges: over links and pages. Virtual time excludes computing time. "
         f"Machines: {machines}. Studies: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
     )
 
@@ -294,24 +294,27 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
 
     It is empty if no number has an interval.
     """
-    by_unit: list[str] = []
-    for unit, (numbers, text) in _DIFFERENCES.items():
+    by_clock: list[str] = []
+    for clock, name in _CLOCKS.items():
+        of_clock = [number for part in parts if part.clock == clock for number in part.numbers]
         limits = []
-        for clock, name in _CLOCKS.items():
-            of_clock = [number for part in parts if part.clock == clock for number in part.numbers]
+        for unit, of_difference in _DIFFERENCES.items():
             widths = [number.mean - number.low for number in of_clock if number.unit == unit and number.low is not None]
             if widths:
-                limits.append(f"{_rounded_up(max(0.0, *widths))} ({name.removeprefix('in ')})")
+                limits.append(f"{_rounded_up(max(0.0, *widths))} {of_difference}")
         if limits:
-            own = "" if by_unit else " of ours"
-            by_unit.append(f"{numbers} {'lie ' if own else ''}within {' or '.join(limits)} {text}{own}")
-    if not by_unit:
+            by_clock.append(f"{' or '.join(limits)} {name}")
+    if not by_clock:
         return ""
-    return f" In repeated campaigns, {', '.join(by_unit)} (each: 95\N{NO-BREAK SPACE}% probability)."
+    before, points, after = ", ".join(by_clock).partition(_DIFFERENCES["%"])
+    most = f"{before}{points}{after.replace(_DIFFERENCES['%'], 'points')}"
+    return (
+        f" Each value of a repeated campaign differs from ours by at most {most} (95\N{NO-BREAK SPACE}% probability)."
+    )
 
 
-_DIFFERENCES = {"%": ("percentages", "points"), "RTT": ("times", "RTT")}
-"""For each unit of numbers: word for such numbers, and unit of the difference between two of them."""
+_DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
+"""For each unit of numbers: unit of the difference between two of them."""
 
 
 def _rounded_up(value: float) -> str:
@@ -365,7 +368,7 @@ def as_markdown(whole: Whole) -> str:
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
     headlines = (
-        ["The paper's headlines on page load times (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
+        ["The paper's headlines on page loads (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
     )
     table = [f"| {' | '.join(row)} |" for row in whole.increases]
     table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]

@@ -172,7 +172,7 @@ FIGURES = (
     ),
     Figure(
         name="browsers-visits",
-        title="Change of the PLT by DoQ and early data in each browser",
+        title="How much DoQ and early data change the PLT in each browser",
         notebook="question_browsers",
         caption="PLT of three kinds of visit minus the PLT of the baseline (DoUDP + H3 1-RTT in the same browser), in "
         "percent of the baseline. The PLT of a visit is the time of a lookup plus the time of a page load. In this "

@@ -274,9 +274,9 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
     if not (unfair and fair):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        "PLT with DoQ minus PLT with DoUDP, in percent of the latter (medians; ranges: over links and pages). If both "
-        f"page loads have a web ticket and a token: {fair}. If, as in TNSM24, only the page load with DoQ has them: "
-        f"{unfair}."
+        "The values are the PLT with DoQ minus the PLT with DoUDP, in percent of the latter (medians; ranges: over "
+        f"links and pages). If the page loads of both visits have a web ticket and a token: {fair}. If, as in TNSM24, "
+        f"only the page load of the visit with DoQ has a web ticket and a token: {unfair}."
     )
 
 

@@ -157,9 +157,10 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " The delay by Encrypted Client Hello (ECH) is the time until the response starts, minus this time in the "
-            "same kind of visit (first or second) with a valid HTTPS record without an ECH key. Its medians over all "
-            f"links follow. {'. '.join(ech_costs)}."
+            " Each delay by Encrypted Client Hello (ECH) is a difference between two times until the response starts. "
+            "It is the time if the HTTPS record has an ECH key, minus the time if a valid HTTPS record has no ECH key. "
+            "Both times are from the same kind of visit (first or second). The medians over all links follow. "
+            f"{'. '.join(ech_costs)}."
         )
     return verdict
 

@@ -146,20 +146,21 @@ def doq_verdict(frame: pl.DataFrame) -> str:
     sentences = []
     for series, name in _CASES.items():
         parts = [
-            f"{_written(measure)} {_compared(rows)}"
+            _compared(_written(measure), rows)
             for measure in ("median", "P99")
             if (rows := _from(frame, source="DoUDP minus DoQ", series=series, measure=measure))
         ]
         if parts:
-            sentences.append(f"{name}: {'; '.join(parts)}")
+            sentences.append(f"{name}: {'. '.join([parts[0], *(f'A{part[1:]}' for part in parts[1:])])}")
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks one of the kinds of lookup, or has too few rounds."
     return (
-        "Lookup over DoQ, compared with a lookup over DoUDP at the same loss rate (equal: the 95 % interval of the "
-        f"difference lies wholly within ±{_CLEAR:g} RTT; faster or slower: wholly outside; not clearly different: "
-        f"partly within). {'. '.join(sentences)}. "
-        "Where DoQ is faster, the reason is that it repeats lost packets earlier: a lost DoQ packet is repeated after "
-        "a probe timeout, a lost DoUDP query only after one second."
+        "We compare the time of a lookup over DoQ with the time over DoUDP at the same loss rate. The times count as "
+        f"equal if the 95 % interval of their difference lies wholly within ±{_CLEAR:g} RTT. The time over DoQ counts "
+        "as shorter or longer if this interval lies wholly outside, and as not clearly different if it lies partly "
+        f"within. {'. '.join(sentences)}. "
+        "Where the time over DoQ is shorter, the reason is that DoQ repeats lost packets earlier: a lost DoQ packet is "
+        "repeated after a probe timeout, a lost DoUDP query only after one second."
     )
 
 
@@ -169,20 +170,20 @@ _CASES = {
     _EARLY: "DoQ on a new connection with early data",
 }
 _CLEAR = 0.05
-"""Minimum difference that the verdict calls faster or slower, RTT."""
+"""Minimum difference that the verdict calls shorter or longer, RTT."""
 
 
-def _compared(rows: Sequence[tuple[float, Mapping[str, float]]]) -> str:
-    """DoQ compared with DoUDP by loss, in words, e.g. `8.3 to 9.4 RTT faster at 1 and 2 %, equal at 0 %`."""
+def _compared(quantile: str, rows: Sequence[tuple[float, Mapping[str, float]]]) -> str:
+    """DoQ compared with DoUDP by loss, e.g. `at 0 % loss, the median is equal; at 1 % loss, it is 8.3 RTT shorter`."""
     outcomes: dict[str, list[tuple[float, float]]] = {}
     for loss, values in rows:
         low, high = values["low"], values["high"]
         if low is None:
             outcome = "not known"
         elif low > _CLEAR:
-            outcome = "faster"
+            outcome = "shorter"
         elif high < -_CLEAR:
-            outcome = "slower"
+            outcome = "longer"
         elif low >= -_CLEAR and high <= _CLEAR:
             outcome = "equal"
         else:
@@ -191,9 +192,10 @@ def _compared(rows: Sequence[tuple[float, Mapping[str, float]]]) -> str:
     parts = []
     for outcome, some in outcomes.items():
         losses = _listed([loss for loss, _ in some])
-        by = f"{reach(pl.Series([value for _, value in some]), 1)} RTT " if outcome in ("faster", "slower") else ""
-        parts.append(f"{by}{outcome} at {losses} %")
-    return ", ".join(parts)
+        by = f"{reach(pl.Series([value for _, value in some]), 1)} RTT " if outcome in ("shorter", "longer") else ""
+        subject = "it" if parts else f"the {quantile}"
+        parts.append(f"at {losses} % loss, {subject} is {by}{outcome}")
+    return "; ".join(parts)
 
 
 def _listed(losses: Sequence[float]) -> str:

@@ -307,8 +307,8 @@ FIGURES = (
         name="server-arrivals",
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
-        "datagram. The load is a returning visit of the first round, to the page with the largest document. The page's "
-        "name is resolved over DoUDP.",
+        "datagram. For each link and server, the figure has one page load: the one of the returning visit in the first "
+        "round, to the page with the largest document. The page's name is resolved over DoUDP.",
         note="By default, the initial congestion window of aioquic is 10 datagrams of 1,200 bytes (12 kB). After these "
         "bytes, aioquic waits for acknowledgements. A second aioquic server has the larger initial window of quic-go.",
         data=arrivals_data,
