@@ -310,8 +310,8 @@ class Profile:
     def blocks_ipv6(self) -> bool:
         """Whether a fault blocks IPv6.
 
-        For such a link, the testbed adds IPv6 addresses, so that clients try IPv6 and fail. Otherwise, only the study
-        `fallback` adds them.
+        For such a link, the testbed adds IPv6 addresses, so that clients try IPv6 and fail. A study can also add IPv6
+        addresses to other links.
         """
         return any(fault.selector == "ipv6" for fault in self.path_faults)
 

@@ -142,7 +142,7 @@ def test_the_figure_says_what_was_put_in() -> None:
     assert re.search(
         r"by (1\.0|0\.9)\d to 1\.0\d RTT \(14\.\d to 9\d\.\d ms\), compared with a gateway with two", verdict
     )
-    assert re.search(r"with two connections makes the PLT -0\.0\d to ", verdict)
+    assert re.search(r"with two connections, the PLT is -0\.0\d to ", verdict)
 
 
 def test_without_the_gateway_there_is_no_answer() -> None:

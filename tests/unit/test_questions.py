@@ -319,7 +319,9 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     assert saved["n"] == 120
     assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
     verdict = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
-    assert "DoQ: 1.0 RTT at the median (0 and 5 % loss); 1.0 RTT at the 95th percentile (0 % loss)" in str(verdict)
+    assert "DoQ: the median is 1.0 RTT shorter at 0 and 5 %; the 95th percentile is 1.0 RTT shorter at 0 %;" in str(
+        verdict
+    )
 
 
 def swept_lookups(queue_rtts: float) -> Inputs:
@@ -436,7 +438,7 @@ def test_the_time_after_idle_is_reported_with_its_limit() -> None:
     verdict = str(draw(FIGURES["idle-next-answer"], recoveries(1.1), "").verdict)
     assert "NAT mapping expired: DoQ 1.10 RTT." in verdict
     assert "sent as early data. Over QUIC, the measured time is at most 1.5 RTT if the NAT mapping expired." in verdict
-    assert "Ranges over these cases, by client: stub without path probe 2.5 s." in verdict
+    assert "Ranges of these medians, by client: stub without path probe 2.5 s." in verdict
     assert "no event, " not in verdict
     assert "valid answer" not in verdict
     assert "Over QUIC, the measured time is longer if" in str(

@@ -72,7 +72,7 @@ _TITLES = {
 """Titles of conditions, resumptions and connections that several studies have."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
-_IN_WORDS = {clocks.PACED: "response time of queries at a fixed interval"}
+_DURATIONS = {clocks.PACED: "response time of queries at a fixed interval"}
 """Names of durations in the verdict, if they differ from those in panels."""
 
 
@@ -350,7 +350,7 @@ def differences_verdict(frame: pl.DataFrame) -> str:
         of_measure = pl.col("panel").str.starts_with(measure)
         if (rows := apart.filter(of_measure)).height:
             total = known.filter(of_measure).height
-            name = _IN_WORDS.get(measure, measure)
+            name = _DURATIONS.get(measure, measure)
             if total == 1:
                 counted = f"Real and virtual time disagree on the only difference of the {name}"
             elif total == known.height:

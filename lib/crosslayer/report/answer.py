@@ -367,9 +367,7 @@ def as_markdown(whole: Whole) -> str:
     """The answer as Markdown for the README."""
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
     rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
-    headlines = (
-        ["The paper's headlines on page loads (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
-    )
+    headlines = ["The paper's headlines on page loads (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
     table = [f"| {' | '.join(row)} |" for row in whole.increases]
     table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]
     texts = ["\n".join(points), "\n".join(table), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]

@@ -28,7 +28,7 @@ from crosslayer.vocabulary import BROWSERS, Browser
 
 _BROWSERS = {name: BROWSERS[name].title for name in (Browser.CHROMIUM, Browser.FIREFOX)}
 _HANDSHAKES = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
-_IN_WORDS = {"H3 1-RTT": "a full handshake", "H3 0-RTT": "early data"}
+_KINDS_OF_HANDSHAKE = {"H3 1-RTT": "a full handshake", "H3 0-RTT": "early data"}
 _STYLES = {
     "Chromium, H3 1-RTT": Style(GREY, "square", SOLID),
     "Chromium, H3 0-RTT": EARLY_DATA,
@@ -75,8 +75,8 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
     differences = frame.filter(source=DIFFERENCE)
     start, whole = saves(_START), saves(_PLT)
     later = [
-        f"{reach(delays, 2)} RTT with {words}"
-        for name, words in _IN_WORDS.items()
+        f"{reach(delays, 2)} RTT with {handshake}"
+        for name, handshake in _KINDS_OF_HANDSHAKE.items()
         if (delays := differences.filter(series=_LATER.format(name), measure=_PLT)["median"]).len()
     ]
     if min(len(start), len(whole)) < len(_BROWSERS) or not later:

@@ -189,7 +189,7 @@ def _compared(quantile: str, rows: Sequence[tuple[float, Mapping[str, float]]]) 
         else:
             outcome = "not clearly different"
         outcomes.setdefault(outcome, []).append((loss, abs(values["median"])))
-    parts = []
+    parts: list[str] = []
     for outcome, some in outcomes.items():
         losses = _listed([loss for loss, _ in some])
         by = f"{reach(pl.Series([value for _, value in some]), 1)} RTT " if outcome in ("shorter", "longer") else ""
