@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="Write the hosts and events of the box to this new file, as JSON Lines. Events are e.g. answers of its "
     "servers and packets that its router dropped (full list: docs/reference/box.md).",
 )
-@click.option("--packets", is_flag=True, help="For --truth: also write one row for each packet to FILE.")
+@click.option("--packets", is_flag=True, help="Only with --truth: write one row for each packet to FILE, too.")
 @click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
 @click.option(
     "--writable",

@@ -82,8 +82,8 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="DATASET:RESOLVER[@VANTAGE]",
     help="Emulate a resolver for COMMAND, with the path RTT and response times of RESOLVER in DATASET. DATASET is a "
-    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If DATASET has several vantage points, name one "
-    "after @: compare:quad9@eu.",
+    "folder that `crosslayer compare` wrote (docs/howto/internet.md). If DATASET has several vantage points, append "
+    "one with @. compare:quad9@eu: resolver quad9, as measured from the vantage point eu, in the folder compare.",
 )
 @click.option(
     "--seed",

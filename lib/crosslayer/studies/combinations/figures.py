@@ -449,8 +449,8 @@ FIGURES = (
         "in the visit with DoQ, the page load has a web ticket (a session ticket of the web server) and an "
         "address-validation token; in the visit with DoUDP, it has neither. Other series: both page loads have no web "
         "ticket, both have a web ticket, or both have a web ticket and a token.",
-        note=f"{_NOTE} In the first series, the PLTs with DoQ and DoUDP differ in exchange and page load; in all other "
-        "series, only in the exchange.",
+        note=f"{_NOTE} In the first series, the visit with DoQ has another exchange and another kind of page load than "
+        "the visit with DoUDP; in all other series, only another exchange.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,

@@ -294,10 +294,9 @@ FIGURES = (
         name="server-document",
         title="Time of the document: server with aioquic minus server with quic-go",
         caption="Time until the document's last byte with each of two servers that use aioquic, minus the time with "
-        "quic-go in the same round. The initial congestion window is 32 datagrams in quic-go and 10 in the first "
-        "aioquic server (the default of aioquic).",
-        note=f"{_DOTS} The second aioquic server differs from the first only in this window: it has 32 datagrams, as "
-        "in quic-go. (copy): our own page with the structure and sizes of the named site.",
+        "quic-go in the same round. Initial congestion window: 32 datagrams in quic-go, 10 in the first aioquic server "
+        "(the default of aioquic), 32 in the second. The two aioquic servers differ in nothing else.",
+        note=f"{_DOTS} (copy): our own page with the structure and sizes of the named site.",
         data=differences_data,
         chart=document,
         table=differences_table,
