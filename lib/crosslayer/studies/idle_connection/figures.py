@@ -154,9 +154,9 @@ def idle_verdict(frame: pl.DataFrame) -> str:
     if sentences:
         verdict = (
             "If the stub gets no packet on its old connection within one probe timeout (PTO), it also sends the query "
-            "over a new connection. The following times are from the end of this timeout to the answer: the 99th "
-            "percentile of the answers on all links after all idle times, for each event and transport with at least "
-            f"{_OF_P99} answers. {' '.join(sentences)} "
+            "over a new connection. For each event and transport with at least "
+            f"{_OF_P99} answers, the next sentences give the 99th percentile of the time from the end of this timeout "
+            f"to the answer, over all links and idle times. {' '.join(sentences)} "
         )
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     within: dict[bool, list[str]] = {True: [], False: []}
