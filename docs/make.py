@@ -181,7 +181,7 @@ def plan_keys() -> str:
         "# Keys of a plan file",
         "",
         "A plan is a TOML file for `crosslayer measure --plan`. If a plan does not set a key, the key has the value",
-        "that the study sets for `--size quick`. If the study sets none, the key has the value in the column `default`.",
+        "that the study sets for `--size quick`. If the study sets none, its value is in the column `default`.",
         "`crosslayer studies` lists links, pages and rounds of `--size quick`. Without the key `study`, the study is",
         "`coalescing`.",
         "",
