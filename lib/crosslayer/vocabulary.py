@@ -316,6 +316,13 @@ VANTAGE_POINTS = {
 }
 """Vantage points of IMC 2022: full name by short name, in ascending order of the median RTT in our model."""
 
+
+def vantage_title(link: str) -> str:
+    """Title of a vantage point's link, e.g. `Europe, resolver 1` for `eu-1`; empty for other links."""
+    point, _, resolver = link.partition("-")
+    return f"{VANTAGE_POINTS[point]}, resolver {resolver}" if point in VANTAGE_POINTS and resolver.isdigit() else ""
+
+
 PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
 """Transports of IMC 2022, section 3.1, in the order of its Table 1.
 

@@ -14,7 +14,7 @@ import altair as alt
 import polars as pl
 
 from crosslayer.links import Profile, load_profiles
-from crosslayer.vocabulary import VANTAGE_POINTS
+from crosslayer.vocabulary import vantage_title
 
 # Okabe and Ito's colours, which are distinguishable with every kind of colour blindness, and not too light for white
 # paper. Without colour, dash and shape distinguish series; the published curves are thin and dotted.
@@ -125,11 +125,9 @@ def _profiles() -> dict[str, Profile]:
 
 
 def link_title(link: str) -> str:
-    """Title of a link in figures: that of its profile; for `eu-1` vantage point and resolver; else the link's name."""
-    if profile := _profiles().get(link):
-        return profile.title
-    point, _, resolver = link.partition("-")
-    return f"{VANTAGE_POINTS[point]}, resolver {resolver}" if point in VANTAGE_POINTS and resolver.isdigit() else link
+    """Title of a link in figures: that of its profile or of its vantage point, otherwise the link's name."""
+    profile = _profiles().get(link)
+    return profile.title if profile else vantage_title(link) or link
 
 
 def page_title(page: str) -> str:

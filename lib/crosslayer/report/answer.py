@@ -306,10 +306,9 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
             by_clock.append(f"{' or '.join(limits)} {name}")
     if not by_clock:
         return ""
-    before, points, after = ", ".join(by_clock).partition(_DIFFERENCES["%"])
-    most = f"{before}{points}{after.replace(_DIFFERENCES['%'], 'points')}"
     return (
-        f" Each value of a repeated campaign differs from ours by at most {most} (95\N{NO-BREAK SPACE}% probability)."
+        f" Each value of a repeated campaign differs from ours by at most {', '.join(by_clock)} "
+        "(95\N{NO-BREAK SPACE}% probability)."
     )
 
 

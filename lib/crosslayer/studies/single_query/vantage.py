@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 from crosslayer.links import Profile, rtt_alone
-from crosslayer.vocabulary import VANTAGE_POINTS
+from crosslayer.vocabulary import VANTAGE_POINTS, vantage_title
 
 MEDIAN_MS = {"eu": 90.0, "na": 161.0, "as": 173.0, "af": 213.0, "sa": 237.0, "oc": 251.0}
 """Median RTT of each vantage point in the model, ms."""
@@ -80,8 +80,7 @@ def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
         draw = random.Random(f"{seed}/{point}")
         for name, position in zip(mine, draw.sample(range(len(mine)), len(mine)), strict=True):
             level = (position + (1 + draw.random()) / 3) / len(mine)
-            title = f"{VANTAGE_POINTS[point]}, resolver {name.partition('-')[2]}"
-            made[name] = Profile(name, round(rtt_ms(point, level), 3), title, source=_SOURCE)
+            made[name] = Profile(name, round(rtt_ms(point, level), 3), vantage_title(name), source=_SOURCE)
     for name in names:
         if listed := rtt_alone(name):
             made[name] = listed
