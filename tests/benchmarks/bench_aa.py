@@ -29,13 +29,12 @@ def main() -> None:
     """Load pair after pair, each in random order, and say how far the two hosts are apart."""
     namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_aa", *sys.argv[1:]])
     pairs, seconds = option("--pairs", 400), option("--seconds", 900)
-    spec_dir = pages.find_spec_dir()
-    specs = pages.load_pages(spec_dir)
+    specs = pages.load_pages(pages.find_spec_dir())
     page = specs["example.org"]
     draw = random.Random(1)
     plt_ms: dict[str, list[float]] = {alias: [] for alias in page.aliases[:2]}
     begin = time.monotonic()
-    with Testbed() as testbed, testbed.serve([page, specs["warmup"]], spec_dir=spec_dir) as (server, addresses):
+    with Testbed() as testbed, testbed.serve(specs, resolved=[page.name, "warmup"]) as (server, addresses):
         verdict = testbed.set_link(load_profiles()["fiber"]).verdict
         programs = find_browser()
         processes = 0

@@ -66,9 +66,9 @@ def main() -> None:
     namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_link", *sys.argv[1:]])
     backend = sys.argv[sys.argv.index("--backend") + 1] if "--backend" in sys.argv else "auto"
     profiles = load_profiles()
-    spec_dir = pages.find_spec_dir()
+    specs = pages.load_pages(pages.find_spec_dir())
     begin = time.perf_counter()
-    with Testbed(backend) as testbed, testbed.serve(pages.load_pages(spec_dir).values(), spec_dir=spec_dir):
+    with Testbed(backend) as testbed, testbed.serve(specs):
         first = testbed.set_link(profiles["fiber"])
         up_s = time.perf_counter() - begin
         result: dict[str, Any] = {

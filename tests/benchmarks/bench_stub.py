@@ -190,12 +190,12 @@ def main() -> None:
     """Idle queries over DoUDP, then a load over every transport with the stub on one core."""
     namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_stub", *sys.argv[1:]])
     pairs, seconds = option("--pairs", 500), option("--seconds", 5)
-    spec_dir = pages.find_spec_dir()
+    specs = pages.load_pages(pages.find_spec_dir())
     result: dict[str, Any] = {"pairs": pairs, "window": WINDOW, "idle": {}, "one_core": {}, "beyond_the_limit": []}
     folder = Path(tempfile.mkdtemp())
     with (
         Testbed("plain") as testbed,
-        testbed.serve(pages.load_pages(spec_dir).values(), spec_dir=spec_dir) as (server, _),
+        testbed.serve(specs) as (server, _),
     ):
         testbed.set_link(load_profiles()["local"])
         towards = Server(network.SERVER_ADDRESS, NAME, server.ca_file)

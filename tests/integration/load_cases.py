@@ -38,7 +38,7 @@ def main() -> None:
             pages.from_har(file, sites / name.replace(".", "-"), synthesise=name in MADE_ONLY)
         (sites / pages.WARMUP).symlink_to(pages.find_spec_dir() / pages.WARMUP)
         specs = pages.load_pages(sites)
-        with testbed.serve(specs.values(), spec_dir=sites) as (server, addresses):
+        with testbed.serve(specs) as (server, addresses):
             testbed.set_link(load_profiles()["local"])
             with launch(
                 find_browser(), folder=testbed.folder / "browser", addresses=addresses, certificates=server.certificates

@@ -60,9 +60,9 @@ def sessions(netlog: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Load the page once."""
     namespaces.enter([sys.executable, "-m", "tests.integration.load_over_doh", *sys.argv[1:]])
-    spec_dir = pages.find_spec_dir()
-    page = pages.load_pages(spec_dir)[PAGE]
-    with Testbed("plain") as testbed, testbed.serve([page], spec_dir=spec_dir) as (server, _addresses):
+    specs = pages.load_pages(pages.find_spec_dir())
+    page = specs[PAGE]
+    with Testbed("plain") as testbed, testbed.serve(specs, resolved=[PAGE]) as (server, _addresses):
         testbed.set_link(load_profiles()["local"])
         netlog = testbed.folder / "netlog.json"
         driver = start_browser(server, page, testbed.folder / "profile", netlog)

@@ -25,10 +25,9 @@ def main() -> None:
     """Load the warm-up page and then the page, each once."""
     transport, result = sys.argv[1:]
     namespaces.enter([sys.executable, "-m", "tests.integration.load_over_trr", *sys.argv[1:]])
-    spec_dir = pages.find_spec_dir()
-    specs = pages.load_pages(spec_dir)
+    specs = pages.load_pages(pages.find_spec_dir())
     page = specs[PAGE]
-    with Testbed("plain") as testbed, testbed.serve([page, specs["warmup"]], spec_dir=spec_dir) as (server, addresses):
+    with Testbed("plain") as testbed, testbed.serve(specs, resolved=[PAGE, "warmup"]) as (server, addresses):
         testbed.set_link(load_profiles()["local"])
         asks = SecureDns(page.host, server.addresses[page.host], over_h3=transport == "doh3")
         with (

@@ -106,9 +106,12 @@ def main() -> None:
     namespaces.enter([sys.executable, "-m", "tests.integration.load_pages", *sys.argv[1:]])
     result = Path(sys.argv[1])
     screenshots = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    spec_dir = pages.find_spec_dir()
-    specs = [page for page in pages.load_pages(spec_dir).values() if not page.aliases]
-    with Testbed("plain") as testbed, testbed.serve(specs, spec_dir=spec_dir) as (server, _addresses):
+    every = pages.load_pages(pages.find_spec_dir())
+    specs = [page for page in every.values() if not page.aliases]
+    with (
+        Testbed("plain") as testbed,
+        testbed.serve(every, resolved=[page.name for page in specs]) as (server, _addresses),
+    ):
         namespaces.use_resolver(network.SERVER_ADDRESS)
         testbed.set_link(load_profiles()["local"])
         driver = start_browser(server, testbed.folder)

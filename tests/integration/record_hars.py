@@ -120,7 +120,7 @@ def main() -> None:
     specs = pages.load_pages(pages.find_spec_dir())
     with (
         Testbed() as testbed,
-        testbed.serve([specs[name] for name, _, _ in wanted], spec_dir=pages.find_spec_dir()) as (server, _),
+        testbed.serve(specs, resolved=[name for name, _, _ in wanted]) as (server, _),
     ):
         namespaces.use_resolver(network.SERVER_ADDRESS)
         testbed.set_link(load_profiles()["fiber"])

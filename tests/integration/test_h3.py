@@ -69,7 +69,8 @@ def other_connections(server: Server, addresses: dict[str, str], served: bool) -
 def measure() -> dict[str, Any]:
     specs = [SPECS[name] for name in (*PAGES, "shop", "warmup")]
     results: dict[str, Any] = {"loader": {}, "chromium": {}, "queries": {}}
-    with Testbed("plain") as testbed, testbed.serve(specs, spec_dir=pages.find_spec_dir()) as (server, addresses):
+    resolved = [spec.name for spec in specs]
+    with Testbed("plain") as testbed, testbed.serve(SPECS, resolved=resolved) as (server, addresses):
         testbed.set_link(load_profiles()["local"])
         for page in specs[:3]:
             server.events()

@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pages.BuiltPage]:
-    return pages.build(SITES, tmp_path_factory.mktemp("sites"))
+    return pages.build(pages.load_pages(SITES), tmp_path_factory.mktemp("sites"))
 
 
 @pytest.fixture(scope="module")

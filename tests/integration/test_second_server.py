@@ -96,10 +96,10 @@ def tickets_of_others(server: AioquicServer) -> dict[str, Any]:
 def measure() -> dict[str, Any]:
     """All observations of the tests."""
     seen: dict[str, Any] = {}
-    specs = [SPECS[name] for name in ("wikipedia.org", "example.org", "warmup")]
+    names = ("wikipedia.org", "example.org", "warmup")
     with (
         Testbed() as testbed,
-        testbed.serve(specs, spec_dir=pages.find_spec_dir()) as (first, addresses),
+        testbed.serve(SPECS, resolved=names) as (first, addresses),
         serving(first, addresses, testbed.folder / "second") as server,
     ):
         check = testbed.set_link(load_profiles()["4g"])

@@ -123,10 +123,10 @@ def large_record() -> str:
 
 
 def measure() -> dict[str, Any]:
-    spec_dir = pages.find_spec_dir()
+    specs = pages.load_pages(pages.find_spec_dir())
     folder = Path(tempfile.mkdtemp())
     results: dict[str, Any] = {}
-    with Testbed() as testbed, testbed.serve(pages.load_pages(spec_dir).values(), spec_dir=spec_dir) as (server, _):
+    with Testbed() as testbed, testbed.serve(specs) as (server, _):
         testbed.set_link(Profile("delayed", RTT_MS, "delayed"))
         towards = Resolver(network.SERVER_ADDRESS, NAME, server.ca_file)
 

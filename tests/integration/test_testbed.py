@@ -39,11 +39,10 @@ def died(call: Callable[[], object]) -> dict[str, Any]:
 
 
 def measure() -> dict[str, Any]:
-    spec_dir = pages.find_spec_dir()
-    specs, fiber = pages.load_pages(spec_dir), load_profiles()["fiber"]
+    specs, fiber = pages.load_pages(pages.find_spec_dir()), load_profiles()["fiber"]
     results: dict[str, Any] = {"checks": []}
     for victim in ("guest", "heartbeat", "server", None):
-        with Testbed() as testbed, testbed.serve(specs.values(), spec_dir=spec_dir) as (server, _):
+        with Testbed() as testbed, testbed.serve(specs) as (server, _):
             results["backend"] = testbed.backend.name
             results["checks"].append(testbed.set_link(fiber).verdict)
             if victim == "guest" and results["backend"] == "uml":

@@ -263,6 +263,7 @@ def test_only_queries_that_were_what_they_were_meant_to_be_count() -> None:
         assert set(actual["connection_mode"]) == {connection}
 
 
+@pytest.mark.slow
 def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing() -> None:
     of = inputs(queries())
     assert len(FIGURES) == 6
@@ -332,6 +333,7 @@ def test_checks_ask_for_what_the_claims_name() -> None:
             assert row["ours"] == pytest.approx(0.0001, rel=0.5)
 
 
+@pytest.mark.slow
 def test_orderings_follow_the_numbers() -> None:
     table = verdicts(queries())
     assert table["B053"]["verdict"] == "reproduced"
@@ -354,6 +356,7 @@ def test_orderings_follow_the_numbers() -> None:
     assert verdicts(queries().with_columns(query_ms=around))["B058"]["verdict"] == "not reproduced"
 
 
+@pytest.mark.slow
 def test_times_are_those_between_the_proxies_and_wait_for_a_connection() -> None:
     slow_client = verdicts(queries().with_columns(response_ms=pl.col("response_ms") + 5))
     assert slow_client["B021"]["ours"] == pytest.approx(PROCESSING_MS["DoUDP"], abs=0.05)

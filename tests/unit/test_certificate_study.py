@@ -166,6 +166,7 @@ def test_claims_follow_the_numbers() -> None:
     assert verdicts(campaign(overshoot=2000))["CERT1"] == "not reproduced"
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_and_say_what_a_certificate_costs() -> None:
     frames = campaign()
     of = Inputs(

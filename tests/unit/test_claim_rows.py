@@ -46,6 +46,7 @@ def test_every_measured_claim_leads_to_rows(study: str) -> None:
         assert [name for name, some in has_rows.items() if not some] == [], table
 
 
+@pytest.mark.slow
 def test_rows_of_several_claims_are_those_of_each() -> None:
     """What one claim asks for is not among the rows of the next, though estimates are kept."""
     dataset, own = Dataset.open(RAW / "idle-connection"), STUDIES["idle-connection"].claims
@@ -59,6 +60,7 @@ def test_rows_of_several_claims_are_those_of_each() -> None:
         ]
 
 
+@pytest.mark.slow
 def test_printed_filters_read_the_rows_that_the_expression_chooses() -> None:
     for study in ("web", "path-quality", "idle-connection", "combinations", "authoritative"):
         dataset, own = Dataset.open(RAW / study), STUDIES[study].claims

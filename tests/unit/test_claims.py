@@ -90,6 +90,7 @@ def test_every_result_of_the_paper_and_its_talk_has_a_check_and_no_check_is_with
     assert sorted(wanted) == sorted([*tnsm24.CHECKS, *elsewhere])
 
 
+@pytest.mark.slow
 def test_every_result_of_every_paper_is_listed_once_and_in_order(results: pl.DataFrame, verdicts: pl.DataFrame) -> None:
     assert verdicts["claim_id"].to_list() == results["claim_id"].to_list()
     others = verdicts.filter(~pl.col("paper").is_in(OURS))
@@ -366,6 +367,7 @@ def test_tolerances(tolerance: Tolerance, published_value: float, allowed: float
 # What cannot be measured
 
 
+@pytest.mark.slow
 def test_without_0_rtt_loads_only_their_claims_are_not_measured(tmp_path: Path) -> None:
     judged = small(tmp_path, h3=["1-rtt"], rounds=8)
     assert row(judged, "T049")["verdict"] == "not measured"
@@ -392,6 +394,7 @@ def test_one_link_gives_no_number_over_all_links(tmp_path: Path) -> None:
     assert row(judged, "T090")["verdict"] == "reproduced"
 
 
+@pytest.mark.slow
 def test_one_round_gives_no_number_at_all(tmp_path: Path) -> None:
     judged = small(tmp_path, rounds=1)
     assert judged["verdict"].unique().to_list() == ["not measured"]
@@ -399,6 +402,7 @@ def test_one_round_gives_no_number_at_all(tmp_path: Path) -> None:
     assert "Only 1 round measured" in str(row(judged, "T079")["why"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [FEWEST_ROUNDS, metrics.MIN_ROUNDS - 1])
 def test_few_rounds_give_numbers_without_intervals_and_no_proven_ordering(tmp_path: Path, rounds: int) -> None:
     judged = small(tmp_path, rounds=rounds)
@@ -482,6 +486,7 @@ def sample(values: object) -> Sample:
     return Sample(array, np.arange(len(array)))
 
 
+@pytest.mark.slow
 def test_modes_of_known_distributions() -> None:
     draw = np.random.default_rng(3)
     one = [distribution_shape.modes(sample(draw.normal(50, 5, 100))).value for _ in range(60)]
@@ -609,6 +614,7 @@ def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callab
     assert '<tr id="T079"' in (tmp_path / "out" / "claims.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
@@ -616,6 +622,7 @@ def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tm
         CliRunner().invoke(cli, ["claims", str(folder()), "--out", str(blocked / "out")], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_command_writes_nothing_without_a_folder(
     folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

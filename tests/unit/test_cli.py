@@ -43,6 +43,7 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
             assert finding["way_out"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -167,6 +168,7 @@ def test_a_missing_dataset_is_named_before_a_chart_library_is_imported(command: 
     assert not {"altair", "vl_convert", "jinja2", "crosslayer.report"} & set(modules.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variable", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 @pytest.mark.parametrize("command", ["doctor", "sample-size"])
 def test_colours_are_for_terminals_without_no_color(command: str, variable: dict[str, str], coloured: bool) -> None:

@@ -131,6 +131,7 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
     assert re.search(DISAGREEMENT, str(rows.verdict))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "hollow"), [(1, False), (12, True)])
 def test_a_difference_is_hollow_only_where_an_interval_says_so(tmp_path: Path, rounds: int, hollow: bool) -> None:
     apart = both(tmp_path, later_ms=50.0, rounds=rounds)
@@ -181,6 +182,7 @@ def test_campaigns_without_a_common_verdict_are_reported(tmp_path: Path) -> None
     assert "0 of 0 verdicts differ.\nNo claim has a verdict in both" in done.output
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:
     dataset = both(tmp_path, later_ms=60.0)
     study = open_campaign(dataset.folder)
@@ -192,6 +194,7 @@ def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:
     assert rows.height > 0
 
 
+@pytest.mark.slow
 def test_a_campaign_of_another_study_is_refused(tmp_path: Path) -> None:
     dataset = both(tmp_path)
     root = Path(__file__).parents[2] / "data" / "raw" / "serialisation"

@@ -80,6 +80,7 @@ def test_no_testbed_waits_long_for_the_last_batch(cells: int, testbeds: int, siz
     assert [entry for batch in spread for entry in batch] == [entry for batch in work for entry in batch]
 
 
+@pytest.mark.slow
 def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> None:
     output = campaign(tmp_path, lent, batch=2)
     rows = loads(tmp_path)

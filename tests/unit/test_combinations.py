@@ -162,6 +162,7 @@ def test_a_like_for_like_key_share_is_distinguished(inputs: Inputs) -> None:
     assert like.height == 2 * (len(RTT_MS) + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_every_figure_answers_and_says_where_it_cannot(inputs: Inputs, figure: Figure) -> None:
     assert figure.verdict is not None

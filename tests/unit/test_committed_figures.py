@@ -70,6 +70,7 @@ def inner(spec: Any) -> Iterator[dict[str, Any]]:
             yield from inner(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "name"), [*CLOCK_FIGURES, SERVER_COST])
 def test_figures_are_those_that_are_committed(study: str, name: str, tmp_path: Path) -> None:
     """`test_run_all` compares the other figures, which run_all draws."""
@@ -90,6 +91,7 @@ def test_every_committed_figure_is_still_drawn() -> None:
     assert committed == {*FIGURES, SERVER_COST}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "name"), [*FIGURES, SERVER_COST])
 def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, name: str) -> None:
     spec = chart(_committed(study, name))
@@ -100,6 +102,7 @@ def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, na
     vl_convert.vegalite_to_vega(json.dumps(spec), vl_version=VEGA_LITE_IN_JUPYTERLAB)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "name"),
     [("coalescing", "fig03-handshakes"), ("one-connection", "document-size"), ("idle-connection", "idle-next-answer")],

@@ -57,6 +57,7 @@ def validate(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow
 def test_a_campaign_tells_its_plan_its_program_and_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = synthetic.write(tmp_path / "dataset", links=["fiber"], pages=["example.org"], rounds=2)
     result = entities(crate.of_campaign(folder))
@@ -79,6 +80,7 @@ def test_a_campaign_tells_its_plan_its_program_and_its_files(tmp_path: Path, mon
     validate(folder, monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 def test_figures_tell_the_dataset_and_the_published_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = synthetic.write(tmp_path / "dataset", links=["fiber"], pages=["example.org"], rounds=2)
     folder = tmp_path / "figures" / "coalescing"
@@ -121,6 +123,7 @@ def shape(folder: Path) -> frozenset[tuple[str, tuple[str, ...]]]:
     return frozenset((str(one["@type"]), tuple(sorted(one))) for one in entities(folder / crate.FILE_NAME).values())
 
 
+@pytest.mark.slow
 def test_committed_crates_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of each shape: the validator takes seconds for each, and finds nothing else in another of the same shape."""
     for folder in {shape(folder): folder for folder in COMMITTED}.values():

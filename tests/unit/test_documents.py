@@ -98,6 +98,7 @@ def made() -> dict[str, object]:
     return {name: write() for name, write in module.WRITTEN.items()}
 
 
+@pytest.mark.slow
 def test_what_documents_derive_from_code_and_data_is_renewed() -> None:
     for name, content in made().items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == content, "run `python docs/make.py`"

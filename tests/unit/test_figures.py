@@ -62,6 +62,7 @@ def part(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, Inputs.of(Dataset.open(folder), published.load())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     drawing = draw(FIGURES[name], whole, "Campaign synthetic.")
@@ -74,6 +75,7 @@ def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(spec))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) -> None:
     what, inputs = part
@@ -102,6 +104,7 @@ def test_what_only_some_cells_lack_is_reported_with_the_cells(whole: Inputs) -> 
     )
 
 
+@pytest.mark.slow
 def test_links_without_an_rtt_are_left_out_and_named(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path, rounds=2)
     shutil.rmtree(folder / "link_checks" / "link=fiber")

@@ -204,12 +204,14 @@ def commands_of(*purposes: str) -> set[str]:
     return {command for purpose in purposes for commands in LISTED["tools"][purpose].values() for command in commands}
 
 
+@pytest.mark.slow
 def test_every_program_the_library_starts_is_in_the_shell() -> None:
     called = called_programs()
     assert {"unshare", "nsenter", "tc", "ip", "git"} <= called, "the search itself no longer works"
     assert called - commands_of("measuring", "looking") == set()
 
 
+@pytest.mark.slow
 def test_every_tool_of_the_shell_is_called_somewhere() -> None:
     assert commands_of("measuring") - called_programs() == set()
     library = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)

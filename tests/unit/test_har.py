@@ -66,7 +66,7 @@ def write(folder: Path, entries: list[dict[str, Any]], *recorded: dict[str, Any]
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[pages.FromHar, pages.BuiltPage]:
     folder = tmp_path_factory.mktemp("made")
     result = from_har(write(folder, ENTRIES, PAGE), folder / "sites" / "shop")
-    return result, pages.build(folder / "sites", folder / "built")["shop"]
+    return result, pages.build(pages.load_pages(folder / "sites"), folder / "built")["shop"]
 
 
 def test_every_request_has_its_host_its_weight_and_what_had_it_fetched(
@@ -142,7 +142,7 @@ def test_code_of_the_har_keeps_what_it_says_but_its_urls(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["encyclopedia", "news-portal", "wikipedia.org"])
 def test_recorded_pages_are_what_they_were(tmp_path: Path, name: str) -> None:
     result = from_har(HARS / f"{name}.har", tmp_path / "sites" / "copy")
-    copy = pages.build(tmp_path / "sites", tmp_path / "built")["copy"].spec
+    copy = pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "built")["copy"].spec
     original = pages.load_pages(pages.find_spec_dir())[name]
     assert {r.key for r in copy.resources} == {r.key for r in original.resources}
     # Of what a script writes into the document, a recording says no more than that it came after a script.

@@ -47,7 +47,7 @@ def test_a_recording_becomes_a_page_with_its_requests(tmp_path: Path, name: str,
     assert page.host == host
     by_number = sorted(page.resources, key=lambda resource: int(resource.source.partition(".")[0]))
     assert [resource.key for resource in by_number] == keys
-    built = pages.build(tmp_path / "sites", tmp_path / "built")["page"]
+    built = pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "built")["page"]
     assert all(resource.file.stat().st_size == resource.wire_bytes for resource in built.resources)
 
 
@@ -378,7 +378,7 @@ def try_damaged(name: str, seed: int, changes: int, anew: bool) -> None:
         error = None
         try:
             from_har(folder / "site.har", folder / "sites" / "page", synthesise=anew)
-            pages.build(folder / "sites", folder / "built")
+            pages.build(pages.load_pages(folder / "sites"), folder / "built")
         except CrosslayerError as fault:
             error = fault
         kept = (folder / "sites" / "page").exists()

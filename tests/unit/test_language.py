@@ -83,6 +83,7 @@ def go_names(source: str) -> set[str]:
     return set(re.findall(r"\b[A-Za-z_]\w*\b", re.sub(literals, " ", source, flags=re.DOTALL)))
 
 
+@pytest.mark.slow
 def test_identifiers_are_plain() -> None:
     faults = [f"{path}:{line}: {name}" for path, source in sources() for name, line in forbidden_in(source)]
     assert faults == []
@@ -150,6 +151,7 @@ def classes() -> dict[str, set[str]]:
     return modules
 
 
+@pytest.mark.slow
 def test_no_two_unrelated_classes_share_a_name() -> None:
     shared = {name: modules for name, modules in classes().items() if len(modules) > 1 and name not in STUDY_CLASSES}
     assert {name: sorted(modules) for name, modules in shared.items() if len(modules) > SHARED_NAMES.get(name, 1)} == {}

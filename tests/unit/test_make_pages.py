@@ -52,6 +52,7 @@ def test_every_kept_body_comes_out_at_its_size() -> None:
     assert {str(file): file.stat().st_size for file in SITES.glob("*/made/*")} == kept
 
 
+@pytest.mark.slow
 def test_made_code_is_the_code_that_is_kept(make: ModuleType) -> None:
     code = {maker.__name__ for maker in make.CODE} - {"font"}
     count = 0
@@ -159,7 +160,7 @@ def test_the_examples_of_the_readme(tmp_path: Path) -> None:
     (folder / "index.html").write_text(" ".join(f"{n**3:x}" for n in range(880)))
     done = run(str(folder))
     assert done.returncode == 0, done.stderr
-    shop = pages.build(tmp_path / "sites", tmp_path / "out")["shop"]
+    shop = pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "out")["shop"]
     assert shop.spec.hosts == (
         "www.shop.example", "alias-1.shop.example", "alias-2.shop.example", "cdn.shop.example",
     )  # fmt: skip

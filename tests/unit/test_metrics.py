@@ -306,6 +306,7 @@ def test_large_samples_give_the_median_of_every_resample_exactly() -> None:
     assert resampling.Sample(values, clusters).quantiles(0.5, weights) == pytest.approx(slow)
 
 
+@pytest.mark.slow
 def test_relative_medians_hold_the_true_ratio_as_often_as_they_say() -> None:
     rounds, trials, hits = 25, 150, 0
     draw = np.random.default_rng(21)
@@ -362,6 +363,7 @@ print(*(number.hex() for of in (slope, intercept) for number in (of.value, *of.d
 """
 
 
+@pytest.mark.slow
 def test_the_last_bit_is_the_same_whatever_processor_numpys_blas_finds() -> None:
     """The oldest of its kernels for x86-64 adds up in another order than those of today's processors."""
     outputs = [

@@ -83,6 +83,7 @@ def test_a_figure_is_named_or_the_beginning_of_it(folder: Path) -> None:
         study.figure("fig5-dns-exchange")
 
 
+@pytest.mark.slow
 def test_a_figure_has_rows_table_and_chart_and_saves_itself(folder: Path, tmp_path: Path) -> None:
     figure = crosslayer.open(folder).figure("fig05")
     assert figure.rows.height

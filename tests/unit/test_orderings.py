@@ -61,6 +61,7 @@ def test_equal_things_are_refuted_in_at_most_5_percent(margins: int, shared: flo
     assert judged["reproduced"] <= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 def test_most_of_equal_things_prove_nothing(shared: float) -> None:
     judged = verdicts(14, 0.0, shared, enough=12)

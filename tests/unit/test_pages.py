@@ -46,7 +46,7 @@ WEB_LOOKUPS = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pages.BuiltPage]:
-    return pages.build(SITES, tmp_path_factory.mktemp("sites"))
+    return pages.build(pages.load_pages(SITES), tmp_path_factory.mktemp("sites"))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -214,7 +214,7 @@ def test_pictures_are_whole_png_files(built: dict[str, pages.BuiltPage]) -> None
 
 
 def test_two_builds_are_equal(built: dict[str, pages.BuiltPage], tmp_path: Path) -> None:
-    pages.build(SITES, tmp_path)
+    pages.build(pages.load_pages(SITES), tmp_path)
     first = built["example.org"].folder.parent
     assert tree(first) == tree(tmp_path)
 
@@ -233,7 +233,7 @@ def test_sizes_do_not_depend_on_the_compressor(
             return zlib.compressobj(7, method, wbits)
 
     monkeypatch.setattr(_wire, "zlib", OtherZlib)
-    other = pages.build(SITES, tmp_path)
+    other = pages.build(pages.load_pages(SITES), tmp_path)
     changed = 0
     for name, page in built.items():
         for mine, others in zip(page.resources, other[name].resources, strict=True):
@@ -275,13 +275,17 @@ def test_unchanged_page_is_left_alone_and_changed_page_is_built_again(tmp_path: 
     sites, out = tmp_path / "sites", tmp_path / "out"
     one = write_page(sites, "one", page_text())
     write_page(sites, "two", page_text("www.two.test"))
-    first = pages.build(sites, out)
+    first = pages.build(pages.load_pages(sites), out)
     stamps = {name: stamp(page) for name, page in first.items()}
-    assert pages.build(sites, out) == first
+    assert pages.build(pages.load_pages(sites), out) == first
     assert {name: stamp(page) for name, page in first.items()} == stamps
+    (out / ".lock").unlink()
+    assert pages.is_built(pages.load_pages(sites), out)
+    pages.build(pages.load_pages(sites), out)
+    assert not (out / ".lock").exists(), "nothing is written, so the folder may be read-only"
 
     (one / "index.html").write_text(DOCUMENT.replace("word1 ", "ward1 "))
-    again = pages.build(sites, out)
+    again = pages.build(pages.load_pages(sites), out)
     assert b"ward1" in plain(again["one"].resources[0])
     assert stamp(again["one"]) != stamps["one"]
     assert stamp(again["two"]) == stamps["two"]
@@ -289,10 +293,11 @@ def test_unchanged_page_is_left_alone_and_changed_page_is_built_again(tmp_path: 
 
 def test_damaged_body_is_built_again(tmp_path: Path) -> None:
     write_page(tmp_path / "sites", "one", page_text())
-    (resource,) = pages.build(tmp_path / "sites", tmp_path / "out")["one"].resources
+    (resource,) = pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "out")["one"].resources
     whole = resource.file.read_bytes()
     resource.file.write_bytes(whole[:-1])
-    pages.build(tmp_path / "sites", tmp_path / "out")
+    assert not pages.is_built(pages.load_pages(tmp_path / "sites"), tmp_path / "out")
+    pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "out")
     assert resource.file.read_bytes() == whole
 
 
@@ -300,11 +305,11 @@ def test_page_that_is_gone_is_removed_and_nothing_else(tmp_path: Path) -> None:
     sites, out = tmp_path / "sites", tmp_path / "out"
     one = write_page(sites, "one", page_text())
     write_page(sites, "two", page_text("www.two.test"))
-    pages.build(sites, out)
+    pages.build(pages.load_pages(sites), out)
     (out / "mine").mkdir()
     (out / "mine" / "manifest.json").write_text("{}")
     one.rename(tmp_path / "one")
-    pages.build(sites, out)
+    pages.build(pages.load_pages(sites), out)
     assert sorted(entry.name for entry in out.iterdir() if not entry.name.startswith(".")) == ["mine", "two"]
 
 
@@ -313,7 +318,7 @@ def test_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
     write_page(sites, "one", page_text())
     before = tree(sites)
     with pytest.raises(PageError, match="not a page built by crosslayer"):
-        pages.build(sites, sites)
+        pages.build(pages.load_pages(sites), sites)
     assert {k: v for k, v in tree(sites).items() if k != ".lock"} == before
 
 
@@ -321,7 +326,7 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     write_page(tmp_path / "sites", "one", page_text())
     (tmp_path / "file").write_text("")
     with pytest.raises(PageError, match=r"file.*cannot build the pages .*choose an output folder"):
-        pages.build(tmp_path / "sites", tmp_path / "file" / "out")
+        pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "file" / "out")
 
 
 # Pages of several origins
@@ -337,7 +342,7 @@ def test_resources_on_other_origins(tmp_path: Path) -> None:
         '[[resource]]\npath = "/early.js"\nsource = "early.js"\nwire_bytes = 6\nencoding = "identity"'
     )
     write_page(tmp_path / "sites", "one", text, late_js="late\n", early_js="early\n")
-    page = pages.build(tmp_path / "sites", tmp_path / "out")["one"]
+    page = pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "out")["one"]
     assert page.spec.hosts == ("www.one.test", "cdn.one.test")
     assert [(r.host, r.path, r.after) for r in page.resources] == [
         ("", "/", ""),
@@ -438,7 +443,7 @@ def test_bad_specification_gives_its_error(tmp_path: Path, text: str, message: s
 def test_the_specification_the_faults_start_from_is_right(tmp_path: Path) -> None:
     write_page(tmp_path, "one", page_text() + resource() + resource(path='"/y.js"', after='"/x.js"'))
     assert [r.path for r in pages.load_pages(tmp_path)["one"].resources] == ["/", "/x.js", "/y.js"]
-    pages.build(tmp_path, tmp_path.parent / "out")
+    pages.build(pages.load_pages(tmp_path), tmp_path.parent / "out")
 
 
 def test_host_of_two_pages(tmp_path: Path) -> None:
@@ -499,7 +504,7 @@ BAD_BODIES = {
 def test_body_that_is_not_what_the_specification_states(tmp_path: Path, text: str, message: str) -> None:
     write_page(tmp_path / "sites", "one", text, x_js_gz="no gzip at all")
     with pytest.raises(PageError, match=message) as caught:
-        pages.build(tmp_path / "sites", tmp_path / "out")
+        pages.build(pages.load_pages(tmp_path / "sites"), tmp_path / "out")
     assert str(tmp_path / "sites" / "one" / "page.toml") in caught.value.where
     assert not (tmp_path / "out" / "one").exists()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 
 LIMIT = "A limit or wait of the product is made so small that a test reaches it."
@@ -77,6 +79,7 @@ def reached(tree: ast.AST) -> set[str]:
     return {name for name in names if name.startswith("_") and not name.startswith("__")} - PROTOCOLS
 
 
+@pytest.mark.slow
 def test_private_names_are_reached_for_a_reason_only() -> None:
     results = {}
     for path in sorted(TESTS.rglob("*.py")):

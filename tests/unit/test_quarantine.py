@@ -59,6 +59,7 @@ def quarantined_run(source: str) -> list[str]:
     return re.findall(r"--deselect\b|--reruns\b|--last-failed\b|--flake-finder\b|\bgo\"? test [^|]*-skip\b", source)
 
 
+@pytest.mark.slow
 def test_the_quarantine_is_empty() -> None:
     results = {
         str(path.relative_to(ROOT)): results

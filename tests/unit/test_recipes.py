@@ -56,7 +56,7 @@ from crosslayer.studies import STUDIES, sized
 pages = load_pages(Path("sites"))
 plan = sized("coalescing", "smoke").resized(pages=("my-page",))
 check_names(plan, links=STUDIES["coalescing"].profiles(plan), pages=pages, primes_alias=True)
-build(Path("sites"), Path("built"))
+build(pages, Path("built"))
 """
     run("-c", program)
     assert any((tree / "built").rglob("*"))

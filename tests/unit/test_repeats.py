@@ -45,6 +45,7 @@ def covered_percent(campaigns: int, between: float) -> tuple[float, float]:
     return 100 * by_several / TRIALS, 100 * by_one / TRIALS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("campaigns", [3, 4])
 @pytest.mark.parametrize("between", [0.5, 1.0])
 def test_the_interval_covers_a_further_campaign_at_its_nominal_rate(campaigns: int, between: float) -> None:
@@ -84,6 +85,7 @@ def test_equal_values_have_an_interval_of_what_the_clock_resolves() -> None:
     assert (further.low, further.high) == (0.99, 1.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", REPEATED)
 def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: str, tmp_path: Path) -> None:
     """Always in RTT; percentages mostly: a faster machine changes them, in virtual time a load that the tick delays."""
@@ -102,6 +104,7 @@ def test_a_campaign_that_was_left_out_lies_in_the_interval_of_the_others(study: 
     assert f", {campaigns} campaigns of " in answer.gathered(tmp_path, None).evidence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [path for paths in REPEATED.values() for path in paths], ids=str)
 def test_a_further_campaign_has_the_conditions_of_the_committed_one(folder: Path) -> None:
     further = Dataset.open(folder)

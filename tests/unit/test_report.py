@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from tests import committed
 
 import crosslayer
 import synthetic
@@ -94,6 +95,7 @@ def claims_page(index: Path) -> str:
 # Files
 
 
+@pytest.mark.slow
 def test_a_figure_is_saved_in_four_forms(folder: Path, dataset: Dataset, drawings: list[Drawing]) -> None:
     saved = folder / "coalescing"
     assert {path.name for path in saved.iterdir()} == {
@@ -378,6 +380,7 @@ def broken_figure() -> Figure:
     return replace(FIGURES[NAMES[0]], name="broken", title="A broken one", data=fail)
 
 
+@pytest.mark.slow
 def test_a_figure_that_fails_is_a_box_and_all_others_are_drawn(
     tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,6 +525,7 @@ def signed(values: list[float], digits: int) -> list[str]:
     return [f"+{value:.{digits}f}\N{NO-BREAK SPACE}%" for value in values]
 
 
+@pytest.mark.slow
 def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_path: Path) -> None:
     of = answer_of(of_committed("combinations"), pl.DataFrame(schema=claims.COLUMNS), tmp_path)
     (first, on_first), (returning, on_returning) = of.sentences
@@ -554,6 +558,7 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: Path) -> None:
     ((topic, sentence),) = answer_of(
         of_committed("one-connection"), pl.DataFrame(schema=claims.COLUMNS), tmp_path
@@ -634,6 +639,7 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
         assert headlines[claim].endswith("; our maximum: 28\N{NO-BREAK SPACE}%")
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     report.save_answer(of_committed("combinations"), verdicts, folder)
     report.save_answer(dataset, verdicts.with_columns(ours=pl.lit(0.28), verdict=pl.lit("reproduced")), folder)
@@ -668,11 +674,11 @@ def test_the_readme_says_what_the_committed_campaigns_answer(tmp_path: Path) -> 
     for name, study in STUDIES.items():
         if study.claims:
             of_study = Dataset.open(ROOT / "data" / "raw" / name)
-            verdicts = report.check_claims(of_study)
-            report.save_claims(verdicts, of_study, tmp_path)
-            report.save_answer(of_study, verdicts, tmp_path)
-    committed = Dataset.open(ROOT / "data" / "raw" / studies.DEFAULT)
-    whole = answer.as_markdown(answer.gathered(tmp_path, saved_claims(committed, tmp_path)))
+            of_claims = committed.verdicts(name)
+            report.save_claims(of_claims, of_study, tmp_path)
+            report.save_answer(of_study, of_claims, tmp_path)
+    default = Dataset.open(ROOT / "data" / "raw" / studies.DEFAULT)
+    whole = answer.as_markdown(answer.gathered(tmp_path, saved_claims(default, tmp_path)))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = readme[readme.index("<!-- answer -->") : readme.index("<!-- /answer -->")]
     assert block == f"<!-- answer -->\n{whole}\n", "run `crosslayer report` and commit README.md"
@@ -700,9 +706,9 @@ def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Pa
     page = report.write_index(local_executor, folder).read_text()
     assert "Measured elsewhere" not in page
     assert 'class="notice"' not in page
-    committed = Dataset.open(Path(__file__).parents[2] / "data" / "raw" / "coalescing")
+    of_checkout = Dataset.open(Path(__file__).parents[2] / "data" / "raw" / "coalescing")
     assert facts.elsewhere(dataset)
-    assert facts.elsewhere(committed) == "", "its page is the same wherever it is made"
+    assert facts.elsewhere(of_checkout) == "", "its page is the same wherever it is made"
 
 
 # What comes from outside

@@ -49,6 +49,7 @@ def test_the_newest_commit_adds_little_or_says_so() -> None:
     assert added == 0, f"{added:.1f} MB of generated files: add a line with the commit's subject to CHANGELOG.md"
 
 
+@pytest.mark.slow
 def test_growth_is_detected_and_can_be_declared(tmp_path: Path) -> None:
     def commit(message: str) -> None:
         git(tmp_path, "add", "--all")

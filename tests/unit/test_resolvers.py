@@ -658,6 +658,7 @@ def test_an_address_that_never_answers_is_left_alone_over_all_transports(tmp_pat
     assert [progress.left_alone(number) for number in range(12)] == [True] * 6 + [False] * 6
 
 
+@pytest.mark.slow
 def test_who_is_left_alone_is_known_without_reading_all_visits_again() -> None:
     """313 resolvers, 5 transports, 84 rounds: linear; reading all visits for each question would take hours."""
     plan = ComparePlan("a.example", 84, 1, 5.0, [target(f"r{number}") for number in range(313 * 5)])
@@ -1024,6 +1025,7 @@ def test_the_report_is_one_file_and_escapes_what_it_shows(tmp_path: Path) -> Non
     assert "No resolver answered" in page(empty, plan)
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_frames_a_chart_and_advice(tmp_path: Path) -> None:
     import crosslayer
 
@@ -1122,6 +1124,7 @@ def sockets_opened(source: str) -> list[int]:
     return lines
 
 
+@pytest.mark.slow
 def test_every_client_opens_its_sockets_where_consent_is_checked() -> None:
     library = Path(outside.__file__).parents[1]
     opened = {

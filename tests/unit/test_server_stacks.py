@@ -134,6 +134,7 @@ def test_claims_hold_where_only_the_window_differs(inputs: Inputs) -> None:
     assert set(verdicts(inputs).values()) == {Verdict.REPRODUCED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "refuted"),
     [

@@ -107,6 +107,7 @@ def test_lint_finds_go_that_is_not_formatted(copy: Path) -> None:
     assert done.stderr.splitlines()[-1] == "run gofmt -w on: internal/jsonl/spaced.go"
 
 
+@pytest.mark.slow
 def test_lint_finds_a_fault_of_any_script(copy: Path) -> None:
     assert lint(copy, "scripts").returncode == 0
     (copy / "setup" / "new").write_text("#!/usr/bin/env bash\n# New.\nrm $1\n", encoding="utf-8")

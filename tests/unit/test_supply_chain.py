@@ -51,6 +51,7 @@ def test_every_module_of_dnsproxy_has_a_hash() -> None:
     assert "dnsproxy" not in built, "what it requires is not ours"
 
 
+@pytest.mark.slow
 def test_every_direct_dependency_is_used() -> None:
     imported: set[str] = set()
     for path in [*(ROOT / "lib").rglob("*.py"), *(ROOT / "sites").rglob("*.py")]:
@@ -66,6 +67,7 @@ def test_every_direct_dependency_is_used() -> None:
     assert wanted - used == NOT_IMPORTED
 
 
+@pytest.mark.slow
 def test_both_ways_in_are_listed_the_same_each_time(sbom: SimpleNamespace) -> None:
     documents = sbom.documents()
     assert json.dumps(documents) == json.dumps(sbom.documents())

@@ -99,6 +99,7 @@ def test_every_figure_draws_within_its_limits(name: str) -> None:
     assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(valid(drawing)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_what_there_is(name: str, part: str) -> None:

@@ -125,7 +125,7 @@ def compare(folder: Path, recorded: PageRecording, profile: Profile, *, backend:
     with Testbed(backend if profile.shaped else "plain") as testbed:
         specs = _with_warm_up(folder.resolve(), testbed.folder / "recorded")
         page = next(spec for spec in specs.values() if WARM_UP_HOST not in spec.hosts)
-        with testbed.serve(specs.values(), spec_dir=testbed.folder / "recorded") as (server, addresses):
+        with testbed.serve(specs) as (server, addresses):
             testbed.set_link(profile)
             folder, certificates = testbed.folder / "browser", server.certificates
             with Chromium(programs, folder=folder, addresses=addresses, certificates=certificates) as browser:

@@ -118,11 +118,9 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     CampaignError
         If a later round cannot be measured.
     """
-    spec_dir = pages.find_spec_dir()
-    specs = pages.load_pages(spec_dir, *job.own_pages)
+    specs = pages.load_pages(pages.find_spec_dir(), *job.own_pages)
     programs = find_browser(job.plan.browser)
     versions = versions_here(job, programs)
-    served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
     rtts_ms = {name: job.profiles[name].rtt_ms for name in job.plan.links}
     todo = deque(job.todo)
     measured, failed_attempts = False, 0
@@ -133,7 +131,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                 Captures(job.plan, namespaces.ROOT) as captures,
                 Testbed(job.backend, congestion_control=job.plan.congestion_control) as testbed,
                 testbed.serve(
-                    served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
+                    specs, resolved=(*job.plan.pages, pages.WARMUP), **job.measurer.server_options(job.plan)
                 ) as far_end,
                 job.measurer(
                     RoundContext(job.plan, job.campaign, specs, *far_end, programs, testbed.folder, rtts_ms)

@@ -6,7 +6,7 @@ states, with any build of zlib. This package is independent of studies, servers,
 `sites/make.py` draws the pictures of the pages.
 """
 
-from crosslayer.pages._build import BuiltPage, BuiltResource, build
+from crosslayer.pages._build import BuiltPage, BuiltResource, build, is_built
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._har import RECORDED, FromHar, from_har
 from crosslayer.pages._kept import from_folder, from_warc
@@ -30,6 +30,7 @@ __all__ = [
     "from_folder",
     "from_har",
     "from_warc",
+    "is_built",
     "load_pages",
     "normal_path",
     "normal_url",

@@ -11,15 +11,16 @@ import hashlib
 import json
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from crosslayer.pages import _wire
 from crosslayer.pages._errors import PageError
-from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, load_pages
+from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec
 
 MANIFEST = "manifest.json"
 _DIGEST = "sources_sha256"
@@ -57,20 +58,19 @@ class BuiltPage:
     """Every body, in the order of the specification's resources."""
 
 
-def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
-    """Build every page of `spec_dir` into `out_dir`, one folder per page.
+def build(specs: Mapping[str, PageSpec], out_dir: Path) -> dict[str, BuiltPage]:
+    """Build every page into `out_dir`, one folder per page.
 
     A page with unchanged sources is not built again. The folder of a built page without a specification is removed.
-    Several processes may build at the same time.
+    Several processes may build at the same time. If all pages are built, nothing is written, so `out_dir` may be
+    read-only.
 
     Parameters
     ----------
-    spec_dir
-        Folder of the specifications.
+    specs
+        Pages by name, as `load_pages` returns them.
     out_dir
         Folder that the server reads; created if it is missing.
-    *own
-        Further folders, each of which is the folder of one page.
 
     Returns
     -------
@@ -80,18 +80,18 @@ def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
     Raises
     ------
     PageError
-        If a specification is wrong, a body cannot be brought to its stated size, or `out_dir`
-        cannot be written.
+        If a body cannot be brought to its stated size, or `out_dir` cannot be written.
     """
-    pages = load_pages(spec_dir, *own)
-    out_dir = Path(out_dir)
+    built = {name: _paths(page, out_dir / name) for name, page in specs.items()}
     try:
+        if is_built(specs, out_dir):
+            return built
         out_dir.mkdir(parents=True, exist_ok=True)
         with _locked(out_dir):
-            built = {name: _build_page(page, out_dir) for name, page in pages.items()}
-            for manifest in out_dir.glob(f"*/{MANIFEST}"):
-                if manifest.parent.name not in pages and _digest_in(manifest):
-                    shutil.rmtree(manifest.parent)
+            for page in built.values():
+                _build_page(page)
+            for folder in _without_spec(specs, out_dir):
+                shutil.rmtree(folder)
     except OSError as error:
         raise PageError(
             f"cannot build the pages ({error.strerror})",
@@ -101,6 +101,20 @@ def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
     return built
 
 
+def is_built(specs: Mapping[str, PageSpec], out_dir: Path) -> bool:
+    """Whether `out_dir` has exactly these pages, built from their present sources."""
+    return all(_is_current(_paths(page, out_dir / name)) for name, page in specs.items()) and not list(
+        _without_spec(specs, out_dir)
+    )
+
+
+def _without_spec(specs: Mapping[str, PageSpec], out_dir: Path) -> Iterator[Path]:
+    """Yield the folders of built pages that have no specification."""
+    for manifest in out_dir.glob(f"*/{MANIFEST}"):
+        if manifest.parent.name not in specs and _digest_in(manifest):
+            yield manifest.parent
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
@@ -108,34 +122,39 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build_page(page: PageSpec, out_dir: Path) -> BuiltPage:
-    folder = out_dir / page.name
-    digest = _source_digest(page)
+def _paths(page: PageSpec, folder: Path) -> BuiltPage:
+    return BuiltPage(page, folder, tuple(_built_resource(r, n, folder) for n, r in enumerate(page.resources)))
+
+
+def _is_current(page: BuiltPage) -> bool:
+    return _digest_in(page.folder / MANIFEST) == _source_digest(page.spec) and all(
+        r.file.is_file() and r.file.stat().st_size == r.wire_bytes for r in page.resources
+    )
+
+
+def _build_page(built: BuiltPage) -> None:
+    page, folder = built.spec, built.folder
     if folder.exists() and not _digest_in(folder / MANIFEST):
         raise PageError(
             "is not a page built by crosslayer and will not be overwritten",
             where=str(folder),
             next_step="Remove it or choose another output folder",
         )
-    built = BuiltPage(page, folder, tuple(_built_resource(r, n, folder) for n, r in enumerate(page.resources)))
-    if _digest_in(folder / MANIFEST) == digest and all(
-        r.file.is_file() and r.file.stat().st_size == r.wire_bytes for r in built.resources
-    ):
-        return built
+    if _is_current(built):
+        return
 
     # Neither a server nor the next build may find an incomplete page.
-    partial = out_dir / ".partial" / page.name
+    partial = folder.parent / ".partial" / page.name
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for number, resource in enumerate(page.resources):
         file = partial / _body_name(number)
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(_body(page, resource))
-    manifest = _manifest(built, digest)
+    manifest = _manifest(built)
     (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
-    return built
 
 
 def _body_name(number: int) -> str:
@@ -154,7 +173,7 @@ def _built_resource(resource: ResourceSpec, number: int, folder: Path) -> BuiltR
     )
 
 
-def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
+def _manifest(built: BuiltPage) -> dict[str, Any]:
     page = built.spec
     return {
         "page": page.name,
@@ -174,19 +193,28 @@ def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
             }
             for r in built.resources
         ],
-        _DIGEST: digest,
+        _DIGEST: _source_digest(page),
     }
 
 
 def _source_digest(page: PageSpec) -> str:
     """SHA-256 over the page's specification and sources and the code of this package."""
-    files = [page.folder / SPEC_FILE, *(page.folder / r.source for r in page.resources)]
-    files += sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256()
-    for file in files:
-        content = file.read_bytes()
-        digest.update(f"{file.name}\0{len(content)}\0".encode() + content)
+    for file in (page.folder / SPEC_FILE, *(page.folder / r.source for r in page.resources)):
+        digest.update(_content(file))
+    digest.update(_code())
     return digest.hexdigest()
+
+
+@cache
+def _code() -> bytes:
+    """Content of all modules of this package."""
+    return b"".join(_content(file) for file in sorted(Path(__file__).parent.glob("*.py")))
+
+
+def _content(file: Path) -> bytes:
+    content = file.read_bytes()
+    return f"{file.name}\0{len(content)}\0".encode() + content
 
 
 def _digest_in(manifest: Path) -> str:

@@ -14,7 +14,7 @@ from crosslayer.pages._cold_load import ColdLoad, cold_load
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._fetches import Fetch, fetches_of
 from crosslayer.pages._recording import Recording, read_recording
-from crosslayer.pages._spec import HOSTS_MOST, SPEC_FILE
+from crosslayer.pages._spec import HOSTS_MOST, SPEC_FILE, load_pages
 
 RECORDED = "recorded.json"
 """File in the page's folder with the recorded load event and requests; times are ms after the first request."""
@@ -140,7 +140,7 @@ def _write(folder: Path, fetches: list[Fetch], load: ColdLoad, source: Path, *, 
                 (written / fetch.name).write_bytes(fetch.body)
             (written / SPEC_FILE).write_text(_toml(fetches, source), encoding="utf-8")
             (written / RECORDED).write_text(_recorded(fetches, load, timed), encoding="utf-8")
-            build(written.parent, Path(temporary, "built"))
+            build(load_pages(written.parent), Path(temporary, "built"))
             written.rename(folder)
     except OSError as error:
         raise PageError(

@@ -53,9 +53,8 @@ def run_on_link(
     with contextlib.ExitStack() as stack:
         testbed = stack.enter_context(Testbed(backend if profile.shaped else "plain"))
         if with_server:
-            spec_dir = pages.find_spec_dir()
-            specs = pages.load_pages(spec_dir)
-            server, addresses = stack.enter_context(testbed.serve(specs.values(), spec_dir=spec_dir, retry=retry))
+            specs = pages.load_pages(pages.find_spec_dir())
+            server, addresses = stack.enter_context(testbed.serve(specs, retry=retry))
             events = server.events_file
             environment["CROSSLAYER_CA"] = str(server.ca_file)
             if profile.blocks_ipv6:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -290,17 +290,17 @@ class Testbed:
 
     @contextlib.contextmanager
     def serve(
-        self, specs: Iterable[PageSpec], *, spec_dir: Path, own: tuple[Path, ...] = (), **options: Any
+        self, specs: Mapping[str, PageSpec], *, resolved: Iterable[str] | None = None, **options: Any
     ) -> Iterator[tuple[Server, dict[str, str]]]:
-        """Build the pages in `spec_dir` and in the folders `own`, and serve them at the far end.
+        """Build the pages and serve them at the far end.
 
-        The server also answers DNS queries for every host name of the pages `specs`. Yields the running server and the
-        IPv4 address of every host name. `options` are passed to `Server.start`.
+        The server also answers DNS queries for every host name of the pages `resolved`, by default of all pages. Yields
+        the running server and the IPv4 address of every host name. `options` are passed to `Server.start`.
         """
-        # A user's own pages are not stored in the checkout's shared folder.
-        built = namespaces.ROOT / "sites" if own else _built_sites(spec_dir)
-        pages.build(spec_dir, built, *own)
-        addresses = network.add_hosts([host for spec in specs for host in spec.hosts])
+        built = _built_sites(specs)
+        pages.build(specs, built)
+        hosts = [host for name in (specs if resolved is None else resolved) for host in specs[name].hosts]
+        addresses = network.add_hosts(hosts)
         with Server.start(
             partial(network.spawn, network.SERVER),
             pages_dir=built,
@@ -335,11 +335,13 @@ def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[An
             process.kill()
 
 
-def _built_sites(spec_dir: Path) -> Path:
-    """Folder of the built pages: that of the checkout if it is writable, otherwise one that is private to the run."""
-    build_folder = spec_dir.parent / "build"
-    return (
-        build_folder / "sites"
-        if build_folder.is_dir() and os.access(build_folder, os.W_OK)
-        else namespaces.ROOT / "sites"
-    )
+def _built_sites(specs: Mapping[str, PageSpec]) -> Path:
+    """Folder of the built pages: that of the checkout, or one that is private to the run.
+
+    It is private if a page is not in the checkout, or if the checkout is read-only and its built pages are not current.
+    """
+    (folder, *others) = {spec.folder.parent for spec in specs.values()}
+    shared = folder.parent / "build"
+    if not others and shared.is_dir() and (os.access(shared, os.W_OK) or pages.is_built(specs, shared / "sites")):
+        return shared / "sites"
+    return namespaces.ROOT / "sites"
