@@ -292,7 +292,7 @@ def test_a_transport_that_is_too_slow_is_reported() -> None:
     assert pace.verdict is not None
     verdict = pace.verdict(pace.data(inputs(queries().with_columns(response_ms=slow))))
     assert verdict.startswith("17 of 18 means")
-    assert "DoT on the link EU: +3.0" in verdict
+    assert "DoT on the link EU deviates most from RTT plus processing: by +3.0" in verdict
 
 
 def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:

@@ -72,7 +72,7 @@ _TITLES = {
 """Titles of conditions, resumptions and connections that several studies have."""
 _COLUMNS = 2
 _MEASURES = (clocks.PLT, clocks.START, clocks.EXCHANGE, clocks.PACED)
-_DURATIONS = {clocks.PACED: "response time of queries at a fixed interval"}
+_DURATIONS = {clocks.PACED: "response time of queries sent at a fixed interval"}
 """Names of durations in the verdict, if they differ from those in panels."""
 
 
@@ -332,17 +332,17 @@ def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_verdict(frame: pl.DataFrame) -> str:
-    """Verdict: how many differences agree in real and in virtual time, and real minus virtual time for the others."""
+    """Verdict: how many differences agree in real and in virtual time, and the deviations of the others."""
     known = frame.drop_nulls("low") if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
     limit = f"{clocks.RESOLUTION_MS:g}"
     sentence = (
-        f"Real and virtual time agree on {agree} of {known.height} differences. They agree on a difference if the 95 % "
-        f"interval of real minus virtual time overlaps the range from -{limit} to {limit} ms. If each difference were "
-        "the same in real and in virtual time, chance would put at most about one interval in twenty outside this "
-        "range."
+        f"Real and virtual time agree on {agree} of {known.height} differences. The deviation is the difference in "
+        "real time minus the difference in virtual time. Real and virtual time agree on a difference if the 95 % "
+        f"interval of its deviation overlaps the range from -{limit} to {limit} ms. If every difference were the same "
+        "in real and in virtual time, they would still disagree, by chance, on at most about one difference in twenty."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []
@@ -354,10 +354,14 @@ def differences_verdict(frame: pl.DataFrame) -> str:
             if total == 1:
                 counted = f"Real and virtual time disagree on the only difference of the {name}"
             elif total == known.height:
-                counted = f"All {total} differences are of the {name}; real and virtual time disagree on {rows.height}"
+                counted = (
+                    f"All {total} differences are differences of the {name}. Real and virtual time disagree on "
+                    f"{rows.height} of them"
+                )
             else:
                 counted = f"Of the {total} differences of the {name}, real and virtual time disagree on {rows.height}"
-            by_measure.append(f" {counted}, by {reach(rows['apart'], 1)} ms (real minus virtual time).")
+            deviations = "a deviation" if rows.height == 1 else "deviations"
+            by_measure.append(f" {counted}, with {deviations} of {reach(rows['apart'], 1)} ms.")
     return sentence + "".join(by_measure)
 
 
@@ -387,14 +391,15 @@ def figures(study: str, titles: Mapping[str, str]) -> tuple[Figure, ...]:
             title=f"Differences between conditions in real and virtual time: {study}",
             notebook=NOTEBOOK,
             caption="Each value is a duration in one condition, minus the same duration in another condition of the "
-            "same round. A study measures one or more of these durations: time of a DNS exchange, response time of "
-            "queries sent at a fixed interval, time until a page's response starts, PLT. One campaign measured these "
-            "differences in real time, another in virtual time. There is one difference for each link, page, kind of "
-            "duration and pair of conditions. If computing adds the same time to both "
-            "conditions, real and virtual time give the same difference.",
+            "same round. The title of each plot begins with its duration: DNS exchange, paced query, response start or "
+            "PLT. Paced query means the response time of queries sent at a fixed interval. Response start means the "
+            "time until a page's response starts. One campaign measured these differences in real time, another in "
+            "virtual time. There is one difference for each link, page, kind of duration and pair of conditions. If "
+            "computing adds the same time to both conditions, real and virtual time give the same difference.",
             note="Dots: medians in real time; bars: their 95 % intervals. Vertical ticks: medians in virtual time. "
-            "Hollow dots: the 95 % interval of real minus virtual time lies wholly above 0.1 ms or wholly below "
-            "-0.1 ms. 0.1 ms is the resolution of a browser's clock.",
+            "Deviation: the difference in real time minus the difference in virtual time. Hollow dots: the 95 % "
+            "interval of the deviation lies wholly above 0.1 ms or wholly below -0.1 ms. 0.1 ms is the resolution of a "
+            "browser's clock.",
             data=partial(differences_data, titles=all_titles),
             chart=differences,
             table=differences_table,

@@ -110,12 +110,14 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     known = shown.filter(pl.col("low").is_not_null())
     margin = f"±{metrics.EQUAL_PERCENT:g} %"
     interval = "90 % interval of the median PLT difference"
+    differ, test = pl.col("ks_p") < _KS_LEVEL, "(Kolmogorov-Smirnov test, 5 %)"
     parts = {
         f"count as equal (the {interval} lies within {margin})": known.filter(pl.col("equal")),
-        f"are not shown to be equal (the {interval} does not lie within {margin})": known.filter(~pl.col("equal")),
-        "have different PLT distributions, even if the loads count as equal (Kolmogorov-Smirnov test, 5 %)": (
-            known.filter(pl.col("ks_p") < _KS_LEVEL)
+        f"do not count as equal (the {interval} does not lie within {margin})": known.filter(~pl.col("equal")),
+        f"count as equal by their median difference, but have different PLT distributions {test}": (
+            known.filter(pl.col("equal"), differ)
         ),
+        f"have different PLT distributions {test}": known.filter(~pl.col("equal"), differ),
         "have too few rounds for an interval": shown.filter(pl.col("low").is_null()),
     }
     return " ".join(

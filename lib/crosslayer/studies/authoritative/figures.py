@@ -177,10 +177,10 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     reconnected = f"{new or 'no'} {'queries' if new > 1 else 'query'}"
     return (
         f"{inside} of {frame.height} means (one per link and transport) equal RTT plus processing, within a tolerance "
-        f"of 2 % of the RTT or {_LEAST_MS} ms, whichever is larger. The largest deviation, as a share of its "
-        f"tolerance, is that of {worst['protocol']} on the link {link_title(worst['link'])}: "
-        f"{round(worst['value'], 2) + 0.0:+.2f} ms (tolerance: {worst['tolerance_ms']:.2f} ms). On each link and "
-        f"transport, the median delay between a query's scheduled time and its departure is at most {late:.2f} ms. "
+        f"of 2 % of the RTT or {_LEAST_MS} ms, whichever is larger. Relative to its tolerance, the mean of "
+        f"{worst['protocol']} on the link {link_title(worst['link'])} deviates most from RTT plus processing: by "
+        f"{round(worst['value'], 2) + 0.0:+.2f} ms, with a tolerance of {worst['tolerance_ms']:.2f} ms. On each link "
+        f"and transport, the median delay between a query's scheduled time and its departure is at most {late:.2f} ms. "
         f"After each round's warm-up, {reconnected} had to open a new connection, and {answered}."
     )
 

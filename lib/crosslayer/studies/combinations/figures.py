@@ -196,7 +196,8 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
         "The following values are for page loads with early data and token (right column of each page). With DoUDP, "
         "the PLT of these loads minus the PLT of the baseline (DoUDP + H3 1-RTT) is "
         f"{_across(frame, 'DoUDP', WITH)} RTT. With DoQ 0-RTT, this difference is {_across(frame, 'DoQ 0-RTT', WITH)} "
-        f"RTT. Both values are medians over all links; ranges are over the pages.{which}"
+        "RTT. For each page, we take the median over all links. Each range goes from the page with the smallest "
+        f"median to the page with the largest.{which}"
     )
 
 
@@ -240,9 +241,9 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges or loads."
     return (
         "The values are the PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over "
-        f"links and pages). The value of DoQ + H3 0-RTT with token is {emulated}. The paper uses this combination, "
-        "which has two connections, in place of one connection that carries both DNS and page (coalescing). The "
-        f"value of the control (DoUDP + H3 0-RTT with token) is {plain}."
+        f"links and pages). The value of DoQ + H3 0-RTT with token is {emulated}. The paper did not measure one "
+        "connection for both DNS and page (coalescing). Instead, the paper measured this combination, which has two "
+        f"connections. The value of the control (DoUDP + H3 0-RTT with token) is {plain}."
     )
 
 
@@ -449,8 +450,8 @@ FIGURES = (
         "in the visit with DoQ, the page load has a web ticket (a session ticket of the web server) and an "
         "address-validation token; in the visit with DoUDP, it has neither. Other series: both page loads have no web "
         "ticket, both have a web ticket, or both have a web ticket and a token.",
-        note=f"{_NOTE} In the first series, the visit with DoQ has another exchange and another kind of page load than "
-        "the visit with DoUDP; in all other series, only another exchange.",
+        note=f"{_NOTE} In the first series, the two visits differ in the DNS exchange and in the kind of page load. In "
+        "all other series, the two visits differ only in the DNS exchange.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,
@@ -462,7 +463,7 @@ FIGURES = (
         caption="PLT with encrypted DNS minus the PLT of the same kind of visit with plain DNS, in percent of the "
         "latter. First visit: full handshakes with resolver and web server. Returning visit: the page load has early "
         "data and a token; the DNS exchange has early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
-        note=f"{_NOTE} Each dot has the rounds of one page over all emulated links.",
+        note=f"{_NOTE} Each dot is the median over the rounds of one page on all emulated links together.",
         data=visits_data,
         chart=visits,
         table=("visit", "source", "page", "link", "series", "n", "median", "low", "high"),

@@ -157,10 +157,10 @@ def records_verdict(frame: pl.DataFrame) -> str:
             ech_costs.append(f"{where}: no page")
     if ech_costs:
         verdict += (
-            " Each delay by Encrypted Client Hello (ECH) is a difference between two times until the response starts. "
-            "It is the time if the HTTPS record has an ECH key, minus the time if a valid HTTPS record has no ECH key. "
-            "Both times are from the same kind of visit (first or second). The medians over all links follow. "
-            f"{'. '.join(ech_costs)}."
+            " To compute a delay by Encrypted Client Hello (ECH), we compare two visits of the same kind (first or "
+            "second). In visit A, the HTTPS record has an ECH key; in visit B, the same record has no ECH key. The "
+            "delay is the time until the response starts in A, minus the same time in B. The medians of these delays "
+            f"over all links follow. {'. '.join(ech_costs)}."
         )
     return verdict
 

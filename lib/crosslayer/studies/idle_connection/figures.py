@@ -53,7 +53,7 @@ _STALL_MS = 1000.0
 _WHERE = {
     _PATH_EVENTS[PathEvent.NAT_EXPIRED]: "the NAT mapping expired",
     _PATH_EVENTS[PathEvent.CLIENT_MIGRATED]: "the client moved",
-    _PATH_EVENTS[PathEvent.SERVER_RESTARTED]: "the server restarted and therefore refuses early data",
+    _PATH_EVENTS[PathEvent.SERVER_RESTARTED]: "the server restarted (a restarted server refuses early data)",
 }
 
 
@@ -168,9 +168,11 @@ def idle_verdict(frame: pl.DataFrame) -> str:
             f"Over QUIC, we expect at most {_LIMIT_RTT:g} RTT, because the query on the new connection is sent as "
             "early data. "
         )
-    for events, where in ((within[True], f"at most {_LIMIT_RTT:g} RTT"), (within[False], "longer")):
+    for events, where in ((within[True], "at most"), (within[False], "more than")):
         if events:
-            verdict += f"Over QUIC, the measured time is {where} if {' or if '.join(events)}. "
+            verdict += (
+                f"Over QUIC, the largest 99th percentile is {where} {_LIMIT_RTT:g} RTT if {' or if '.join(events)}. "
+            )
     late = answers.filter(pl.col("median") >= _STALL_MS)
     stalls = [
         f"{client} {reach(some['median'] / 1000, 1)} s"

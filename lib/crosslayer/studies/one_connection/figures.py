@@ -138,9 +138,21 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
     sentences = []
     for visit, what, sentence in (
-        (FIRST, "over DoUDP, then H3", "First visit: {} than with DoUDP and a full H3 handshake."),
-        (BACK, "over DoUDP, then H3 1-RTT", "Returning visit: {} than with DoUDP and a full H3 handshake."),
-        (BACK, "over DoUDP, then H3 0-RTT", "Returning visit: {} than with DoUDP and H3 early data with a token."),
+        (
+            FIRST,
+            "over DoUDP, then H3",
+            "First visit: {} than with a lookup over DoUDP and an H3 page load with a full handshake.",
+        ),
+        (
+            BACK,
+            "over DoUDP, then H3 1-RTT",
+            "Returning visit: {} than with a lookup over DoUDP and an H3 page load with a full handshake.",
+        ),
+        (
+            BACK,
+            "over DoUDP, then H3 0-RTT",
+            "Returning visit: {} than with a lookup over DoUDP and an H3 page load that has early data and a token.",
+        ),
         (
             BACK,
             "asking for the page at once",

@@ -284,13 +284,19 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{visit} of {page}: {', '.join(parts)}.")
     better = known.filter(pl.col("low") > _CLEAR).height
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
-    slower = f"at {', '.join(dict.fromkeys(worse))}" if worse else "in no case"
+    slower = f"in {len(worse)} of {known.height} cases, at {', '.join(dict.fromkeys(worse))}" if worse else "in no case"
+    neither = known.height - better - len(worse)
+    undecided = (
+        f" In {neither} of {known.height} cases, the interval overlaps the range from \N{MINUS SIGN}{_CLEAR:g} to "
+        f"{_CLEAR:g} RTT, so one connection counts as neither faster nor slower."
+        if neither
+        else ""
+    )
     return (
         "Time saved by one connection for name and page, instead of two connections. Ranges: over the loss rates. "
         f"{' '.join(sentences)} Each combination of loss rate, visit, page and quantile is a case. One connection "
         f"counts as faster in {better} of {known.height} cases (whole 95 % interval above {_CLEAR:g} RTT). One "
-        f"connection counts as slower only if the whole 95 % interval lies below \N{MINUS SIGN}{_CLEAR:g} RTT. This "
-        f"holds {slower}."
+        f"connection counts as slower {slower} (whole 95 % interval below \N{MINUS SIGN}{_CLEAR:g} RTT).{undecided}"
     )
 
 
@@ -299,10 +305,10 @@ FIGURES = (
         name="path-early-data",
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
-        caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its value. DoQ: a "
-        "lookup over DoQ. HTTP/3: a lookup over DoH3, as an example of a small GET. Each value is a quantile of the "
-        "time with a full handshake, minus the same quantile of the time with early data. Loaded: a TCP download fills "
-        "the queue.",
+        caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its setting. DoQ: "
+        "a lookup over DoQ. HTTP/3: a lookup over DoH3, as an example of a small GET. The title of each plot names "
+        "a quantile of the lookup time, e.g. P95 (95th percentile). Each mark is this quantile with a full handshake, "
+        "minus the same quantile with early data. Loaded: a TCP download fills the queue.",
         note="RTT means the RTT of the idle path. Bars: 95 % intervals (bootstrap over rounds). The 99th percentile "
         "(P99) is drawn only for points with at least 100 lookups.",
         data=early_data_data,
@@ -330,10 +336,11 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Time until the last byte of the page arrives, name resolution included. Each value is a quantile of "
-        "the time with two connections, minus the same quantile of the time with one connection for name and page. "
-        "Rows: loss rate in each direction; each packet is lost independently of the others. The name is resolved "
-        "over DoH3, the page is loaded over HTTP/3.",
+        caption="Time until the last byte of the page arrives, name resolution included. The title of each plot names "
+        "a page and a quantile of this time, e.g. P95 (95th percentile). Each mark is the quantile with two "
+        "connections, minus the same quantile with one connection for name and page. Rows: loss rate in each "
+        "direction; each packet is lost independently of the others. The name is resolved over DoH3, the page is "
+        "loaded over HTTP/3.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (bootstrap over rounds).",
         data=coalescing_data,
         chart=coalescing,

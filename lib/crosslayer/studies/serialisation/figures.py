@@ -161,8 +161,9 @@ FIGURES = (
         caption="Vertical axis: median duration of a query minus the link's RTT. Horizontal axis: time that the uplink "
         "needs to transmit the query. Over DoQ, this time includes the transmission of the client's second handshake "
         "flight (padded), which is sent before the query. Links: DSL, and DSL with 2, 4 and 16 times its uplink rate.",
-        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s DoQ query on DSL, 0.37 RTT beyond one RTT. Its "
-        "horizontal position assumes datagrams of our size. Bars: 95 % intervals.",
+        note=f"Dashed: equal times on both axes. Hollow: {_PAPER}'s DoQ query on DSL, which takes 1.37 RTT. "
+        "Its vertical position is therefore 0.37 RTT, in ms. Its horizontal position assumes datagrams of our size. "
+        "Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,
         table=serialisation_table,

@@ -253,9 +253,9 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
     return (
         "Increase of the PLT compared with DoUDP, for pages with the fewest and the most lookups. "
         f"{' '.join(sentences)} "
-        "Each link has one value: the median over these pages. Each range goes from the link with the lowest value to "
-        "the link with the highest value. With DoQ and with DoH, only the first lookup waits for the handshake; later "
-        "lookups use the open connection."
+        "For each transport, number of lookups and link, the value is the median over the pages with this number of "
+        "lookups. Each range goes from the link with the lowest value to the link with the highest value. With DoQ and "
+        "with DoH, only the first lookup waits for the handshake; later lookups use the open connection."
     )
 
 
