@@ -596,7 +596,9 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
     assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
     assert "Not measured in real time: returning visit, one connection for name and page." in whole.evidence
     limits = [rf"[\d.]+ percentage points or [\d.]+ RTT in {clock} time" for clock in ("virtual", "real")]
-    within = rf"a repeated campaign differs from ours by at most {', '.join(limits)} \(95.% probability\)\."
+    within = (
+        rf"If you repeat campaigns, each value differs from ours by at most {', '.join(limits)} \(95.% probability\)\."
+    )
     assert re.search(within, whole.evidence)
 
 

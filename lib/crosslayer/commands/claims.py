@@ -35,9 +35,9 @@ _CELL = 40
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="For each table that the verdict of CLAIM (e.g. T123) uses, print Python code that reads the verdict's rows, "
-    "the number of these rows, and the first five of them. The code also reads rows that the verdict and the number "
-    "leave out, e.g. rows of rounds in which the machine was busy.",
+    help="For each table that the verdict of CLAIM (e.g. T123) uses, print three things: Python code that reads the "
+    "verdict's rows, the number of these rows, and the first five of these rows. The code also reads rows that the "
+    "verdict and the number leave out, e.g. rows of rounds in which the machine was busy.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Check each claim against the dataset in FOLDER, and print its verdict: whether the dataset reproduces it.

@@ -57,8 +57,8 @@ def command(
     TARGETS are addresses in the testbed or names of its servers, such as bind9. With --allow-external, they are instead
     addresses or names of real hosts. Address ranges such as 192.0.2.0/24 are refused. The testbed always runs
     CoreDNS, and crosslayer's server in several configurations. It runs dnsproxy, BIND 9, Knot DNS, Knot Resolver,
-    Unbound and dnsdist only if they are installed. If neither TARGETS nor --file is given, all servers of the testbed
-    are probed. With --allow-external, TARGETS or --file must be given.
+    Unbound and dnsdist only if they are installed. If you give neither TARGETS nor --file, the command probes all
+    servers of the testbed. With --allow-external, give TARGETS, --file or both.
 
     \b
     crosslayer discover                            every server of the testbed

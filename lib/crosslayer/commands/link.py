@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="5ms[,normal][,ordered]",
     help="Jitter in each direction. 5ms: uniform within plus or minus 5 ms. 5ms,normal: normally distributed with a "
-    "standard deviation of 5 ms. With ,ordered (e.g. 5ms,ordered): packets keep their order.",
+    "standard deviation of 5 ms. If the value ends in ',ordered' (e.g. 5ms,ordered), packets keep their order.",
 )
 @click.option(
     "--queue",

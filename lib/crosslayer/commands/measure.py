@@ -57,8 +57,8 @@ class _Measure(click.Command):
     default="quick",
     show_default=True,
     help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds). "
-    "The studies coalescing, single-query and authoritative have about as many observations in size paper as their "
-    "publication. `crosslayer studies` lists the rounds of each size.",
+    "With --size paper, each of the studies `coalescing`, `single-query` and `authoritative` makes about as many "
+    "observations as the publication that it reproduces. `crosslayer studies` lists the rounds of each size.",
 )
 @click.option(
     "--plan",
@@ -95,9 +95,10 @@ class _Measure(click.Command):
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Without a cluster, and with --cluster local: number of parallel testbeds on this machine (in real time, "
-    "always one). --cluster ssh: number of parallel testbeds on each machine. --cluster slurm: number of SLURM jobs. "
-    "--scheduler: no effect.  [default: in virtual time on this machine, one per core; otherwise one]",
+    help="Number of parallel testbeds on this machine, if the campaign uses no cluster or --cluster local (in real "
+    "time, always one). With --cluster ssh: number of parallel testbeds on each machine. With --cluster slurm: number "
+    "of SLURM jobs. With --scheduler, this option has no effect.  [default: in virtual time on this machine, one per "
+    "core; otherwise one]",
 )
 @click.option(
     "--scheduler",
@@ -211,10 +212,10 @@ def command(
     backend: str,
     out: Path | None,
 ) -> None:
-    """Measure a campaign on this machine or a cluster, or resume one that was interrupted.
+    """Measure a campaign on this machine or on a cluster.
 
     Each finished round is stored in OUT/campaign.sqlite. You can stop the command at any time, even by `kill -9`. To
-    resume the campaign, repeat the command. The last line of output is the dataset's folder.
+    resume an interrupted campaign, repeat the command. The last line of output is the dataset's folder.
 
     \b
     crosslayer measure --size smoke                       the default study, in about a minute

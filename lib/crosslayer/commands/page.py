@@ -66,10 +66,10 @@ _CHECK = click.option(
 def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -> None:
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
-    The page requests the same resources from the same hosts, in the same order of discovery and with the same sizes.
-    Bodies come from the HAR. If the HAR lacks a body, the command generates a body of the recorded type and size.
-    Cookies, credentials and query strings of URLs are removed. The command reports what else it omits, and which
-    studies can use the page.
+    The page requests the resources that the HAR records, from the recorded hosts and in the recorded order of
+    discovery. Each resource has its recorded size. Bodies come from the HAR. If the HAR lacks a body, the command
+    generates a body of the recorded type and size. Cookies, credentials and query strings of URLs are removed. The
+    command reports what else it omits, and which studies can use the page.
 
     To record a HAR in Chromium, open the tab Network of the developer tools. Then load the page with an empty cache,
     and choose "Export HAR".

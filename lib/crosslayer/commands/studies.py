@@ -13,8 +13,8 @@ def command() -> None:
 
     For each size of a campaign (smoke, quick, paper), the list also has the number of rounds of each link and page.
 
-    Links and pages are those of size quick. docs/reference/studies.md also lists each study's transports, and its
-    campaigns in data/raw.
+    The listed links and pages are those of campaigns with --size quick. docs/reference/studies.md also lists each
+    study's transports, and its campaigns in data/raw.
 
     \b
     crosslayer studies

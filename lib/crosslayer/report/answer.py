@@ -307,7 +307,7 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
     if not by_clock:
         return ""
     return (
-        f" Each value of a repeated campaign differs from ours by at most {', '.join(by_clock)} "
+        f" If you repeat campaigns, each value differs from ours by at most {', '.join(by_clock)} "
         "(95\N{NO-BREAK SPACE}% probability)."
     )
 
