@@ -21,7 +21,7 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
     OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. For each dataset of
     --compare, the report also shows the verdicts on the claims, and how many of these verdicts differ from the verdicts
     for FOLDER. If FOLDER was measured in real time and a dataset of --compare was measured in virtual time, or vice
-    versa, the report also shows which part of each measured duration is computing.
+    versa, the report also shows how much of each measured duration is computing time.
 
     The command needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 

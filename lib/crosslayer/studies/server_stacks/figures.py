@@ -145,8 +145,8 @@ def document_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
         sentences.append(f"Server {stack}: {', '.join(parts)}.")
     return (
-        "Time until the document is complete, minus the time with quic-go (ranges: over kinds of visit and links). "
-        f"{' '.join(sentences)}"
+        "Time until the document is complete, minus the time with quic-go. Each range goes from the smallest to the "
+        f"largest median over kinds of visit and links. {' '.join(sentences)}"
     )
 
 
