@@ -57,7 +57,7 @@ class _Measure(click.Command):
     default="quick",
     show_default=True,
     help="Size of the campaign: smoke (about a minute), quick (about 15 minutes) or paper (the most rounds). "
-    "With --size paper, each of the studies `coalescing`, `single-query` and `authoritative` makes about as many "
+    "With --size paper, each of the studies coalescing, single-query and authoritative makes about as many "
     "observations as the publication that it reproduces. `crosslayer studies` lists the rounds of each size.",
 )
 @click.option(

@@ -341,8 +341,8 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     sentence = (
         f"Real and virtual time agree on {agree} of {known.height} differences. The deviation is the difference in "
         "real time minus the difference in virtual time. Real and virtual time agree on a difference if the 95 % "
-        f"interval of its deviation overlaps the range from -{limit} to {limit} ms. If every difference were the same "
-        "in real and in virtual time, they would still disagree, by chance, on at most about one difference in twenty."
+        f"interval of its deviation overlaps the range from -{limit} to {limit} ms. By chance alone, at most about "
+        "one difference in twenty would count as a disagreement."
     )
     apart = known.filter(~pl.col("agrees"))
     by_measure = []

@@ -241,9 +241,9 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset lacks exchanges or loads."
     return (
         "The values are the PLT minus the PLT of DoUDP + H3 1-RTT, in percent of the latter (medians; ranges: over "
-        f"links and pages). The value of DoQ + H3 0-RTT with token is {emulated}. The paper did not measure one "
-        "connection for both DNS and page (coalescing). Instead, the paper measured this combination, which has two "
-        f"connections. The value of the control (DoUDP + H3 0-RTT with token) is {plain}."
+        f"links and pages). The value of DoQ + H3 0-RTT with token is {emulated}. In place of one connection "
+        "for both DNS and page (coalescing), the paper measured DoQ + H3 0-RTT with token, which has two connections. "
+        f"The value of the control (DoUDP + H3 0-RTT with token) is {plain}."
     )
 
 

@@ -306,8 +306,8 @@ FIGURES = (
         name="server-arrivals",
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
-        "datagram. For each link and server, the figure has one page load: the one of the returning visit in the first "
-        "round, to the page with the largest document. The page's name is resolved over DoUDP.",
+        "datagram. For each link and server, the figure shows one page load of the first round: the returning visit to "
+        "the page with the largest document. The page's name is resolved over DoUDP.",
         note="By default, the initial congestion window of aioquic is 10 datagrams of 1,200 bytes (12 kB). After these "
         "bytes, aioquic waits for acknowledgements. A second aioquic server has the larger initial window of quic-go.",
         data=arrivals_data,
@@ -318,8 +318,9 @@ FIGURES = (
     _figure(
         name="server-answer",
         title="Effect of DoQ, of one connection and of the token, with each server",
-        caption="Each row compares two visits of the same round, A and B. The label of the row ends with 'A over B'. "
-        "The row shows the time until the document is complete in visit A, minus this time in visit B. "
+        caption="Each row compares two visits of the same round, A and B. The row's label names A before the "
+        "word 'over', and B after it. The row shows the time until the document is complete in visit A, minus this "
+        "time in visit B. "
         f"Servers: {STACKS[0]}, {STACKS[1]}, and {STACKS[1]} with the initial congestion window of {STACKS[0]}.",
         note=_DOTS,
         data=answer_data,
