@@ -62,8 +62,7 @@ def build(specs: Mapping[str, PageSpec], out_dir: Path) -> dict[str, BuiltPage]:
     """Build every page into `out_dir`, one folder per page.
 
     A page with unchanged sources is not built again. The folder of a built page without a specification is removed.
-    Several processes may build at the same time. If all pages are built, nothing is written, so `out_dir` may be
-    read-only.
+    Several processes may build at the same time.
 
     Parameters
     ----------
@@ -84,8 +83,6 @@ def build(specs: Mapping[str, PageSpec], out_dir: Path) -> dict[str, BuiltPage]:
     """
     built = {name: _paths(page, out_dir / name) for name, page in specs.items()}
     try:
-        if is_built(specs, out_dir):
-            return built
         out_dir.mkdir(parents=True, exist_ok=True)
         with _locked(out_dir):
             for page in built.values():
@@ -102,8 +99,9 @@ def build(specs: Mapping[str, PageSpec], out_dir: Path) -> dict[str, BuiltPage]:
 
 
 def is_built(specs: Mapping[str, PageSpec], out_dir: Path) -> bool:
-    """Whether `out_dir` has exactly these pages, built from their present sources."""
-    return all(_is_current(_paths(page, out_dir / name)) for name, page in specs.items()) and not list(
+    """Whether `out_dir` has exactly these pages, built from their present sources. Nothing is written."""
+    built = (_paths(page, out_dir / name) for name, page in specs.items())
+    return all(_is_current(page, _source_digest(page.spec)) for page in built) and not any(
         _without_spec(specs, out_dir)
     )
 
@@ -126,21 +124,22 @@ def _paths(page: PageSpec, folder: Path) -> BuiltPage:
     return BuiltPage(page, folder, tuple(_built_resource(r, n, folder) for n, r in enumerate(page.resources)))
 
 
-def _is_current(page: BuiltPage) -> bool:
-    return _digest_in(page.folder / MANIFEST) == _source_digest(page.spec) and all(
+def _is_current(page: BuiltPage, digest: str) -> bool:
+    return _digest_in(page.folder / MANIFEST) == digest and all(
         r.file.is_file() and r.file.stat().st_size == r.wire_bytes for r in page.resources
     )
 
 
 def _build_page(built: BuiltPage) -> None:
     page, folder = built.spec, built.folder
+    digest = _source_digest(page)
     if folder.exists() and not _digest_in(folder / MANIFEST):
         raise PageError(
             "is not a page built by crosslayer and will not be overwritten",
             where=str(folder),
             next_step="Remove it or choose another output folder",
         )
-    if _is_current(built):
+    if _is_current(built, digest):
         return
 
     # Neither a server nor the next build may find an incomplete page.
@@ -151,7 +150,7 @@ def _build_page(built: BuiltPage) -> None:
         file = partial / _body_name(number)
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(_body(page, resource))
-    manifest = _manifest(built)
+    manifest = _manifest(built, digest)
     (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
@@ -173,7 +172,7 @@ def _built_resource(resource: ResourceSpec, number: int, folder: Path) -> BuiltR
     )
 
 
-def _manifest(built: BuiltPage) -> dict[str, Any]:
+def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
     page = built.spec
     return {
         "page": page.name,
@@ -193,7 +192,7 @@ def _manifest(built: BuiltPage) -> dict[str, Any]:
             }
             for r in built.resources
         ],
-        _DIGEST: _source_digest(page),
+        _DIGEST: digest,
     }
 
 

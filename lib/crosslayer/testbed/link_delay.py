@@ -13,6 +13,8 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from crosslayer.packets import Frame, Ring
 from crosslayer.testbed import namespaces, network
 from crosslayer.vocabulary import Direction
@@ -83,8 +85,6 @@ class DelayMeter:
             {side: [frame for frame in frames if frame.sent is sent] for side, (frames, _) in taken.items()}
             for sent in (False, True)
         )
-        import numpy as np  # here, since most commands with a link do not need it and a guest imports slowly
-
         delays = []
         for direction, rule in ((Direction.DOWN, down), (Direction.UP, up)):
             near, far = _PORTS[direction]

@@ -297,8 +297,7 @@ class Testbed:
         The server also answers DNS queries for every host name of the pages `resolved`, by default of all pages. Yields
         the running server and the IPv4 address of every host name. `options` are passed to `Server.start`.
         """
-        built = _built_sites(specs)
-        pages.build(specs, built)
+        built = _build_sites(specs)
         hosts = [host for name in (specs if resolved is None else resolved) for host in specs[name].hosts]
         addresses = network.add_hosts(hosts)
         with Server.start(
@@ -335,13 +334,16 @@ def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[An
             process.kill()
 
 
-def _built_sites(specs: Mapping[str, PageSpec]) -> Path:
-    """Folder of the built pages: that of the checkout, or one that is private to the run.
+def _build_sites(specs: Mapping[str, PageSpec]) -> Path:
+    """Build the pages if they are not built, and return their folder: that of the checkout, or one private to the run.
 
     It is private if a page is not in the checkout, or if the checkout is read-only and its built pages are not current.
     """
     (folder, *others) = {spec.folder.parent for spec in specs.values()}
-    shared = folder.parent / "build"
-    if not others and shared.is_dir() and (os.access(shared, os.W_OK) or pages.is_built(specs, shared / "sites")):
-        return shared / "sites"
-    return namespaces.ROOT / "sites"
+    build = folder.parent / "build"
+    shared, private = build / "sites", namespaces.ROOT / "sites"
+    if not others and pages.is_built(specs, shared):
+        return shared
+    built = shared if not others and build.is_dir() and os.access(build, os.W_OK) else private
+    pages.build(specs, built)
+    return built
