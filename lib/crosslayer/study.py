@@ -97,7 +97,7 @@ class StudyAnswer:
     sentences: tuple[tuple[str, str], ...] = ()
     """Pairs: one of `TOPICS`, and its sentences."""
     increases: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """Triples: one of `TOPICS`, a transport, and for each page the text of its PLT increase compared with plain DNS."""
+    """Triples: one of `TOPICS`, a transport, and for each page the name of the number with its PLT increase."""
     headlines: tuple[tuple[str, str, str], ...] = ()
     """Triples: identifier of a claim, statement of the paper's abstract, and our verdict.
 

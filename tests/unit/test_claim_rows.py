@@ -68,7 +68,8 @@ def test_printed_filters_read_the_rows_that_the_expression_chooses() -> None:
         last = [name for name, check in own.checks.items() if check.rule][-1]
         for part in rows_behind(dataset, own, last):
             whole = pl.scan_parquet(f"{dataset.folder}/{part.table}/**/*.parquet")
-            assert executed(part.code(str(dataset.folder))).equals(whole.filter(part.rows).collect())
+            code = part.code(str(dataset.folder), pl.DataFrame())
+            assert executed(code).equals(whole.filter(part.rows).collect())
 
 
 @pytest.mark.slow
@@ -87,6 +88,31 @@ def test_rows_are_as_many_as_the_claim_counts() -> None:
         assert set(part.frame.select("link", "page").unique().collect().iter_rows()) == {("4g-medium", "example.org")}
 
 
+def test_printed_code_leaves_out_the_rounds_in_which_the_machine_was_busy() -> None:
+    view = crosslayer.open(RAW / "key-share")
+    assert view.dataset.left_out
+    [part] = view.observations("KEYSHARE1")
+    frame = part.frame.collect()
+    assert part.frame.collect().height < executed(part.code.partition(".join(")[0]).height
+    by_code, ours = (
+        sorted(of.select(pl.col("round"), pl.col("link", "protocol", "condition").cast(pl.String)).rows())
+        for of in (executed(part.code), frame)
+    )
+    assert by_code == ours
+
+
+def test_rows_with_lists_are_printed() -> None:
+    printed = CliRunner().invoke(cli, ["claims", str(RAW / "one-connection"), "--rows", "CONN13"])
+    assert printed.exit_code == 0, printed.output
+    assert "32 rows\ncampaign\t" in printed.output
+
+
+def test_a_claim_without_rows_of_its_own_names_the_tables_of_its_study() -> None:
+    with pytest.raises(NotebookError, match="computes each of its values from several rows") as caught:
+        crosslayer.open(RAW / "resolvers").observations("I090")
+    assert "resolver_queries" in str(caught.value)
+
+
 def test_a_claim_of_another_study_names_its_campaign() -> None:
     with pytest.raises(NotebookError, match="does not judge this claim") as caught:
         crosslayer.open(RAW / "idle-connection").observations("T123")
@@ -103,7 +129,7 @@ def test_the_command_prints_filter_and_rows() -> None:
 
 def test_a_filter_is_python() -> None:
     rows = (pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)) & (pl.col("idle_s") <= 2.0)
-    code = RowsOfClaim("idle_recoveries", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here")
+    code = RowsOfClaim("idle_recoveries", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here", pl.DataFrame())
     assert "[[" not in code
     assert "pl.col('link').is_in(['4g', 'fiber'])" in code
     compile(code, "filter", "eval")

@@ -19,7 +19,7 @@ from crosslayer import claims, metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict, distribution_shape, rules, table, tolerances
 from crosslayer.claims.data import FEWEST_ROUNDS, NotMeasured, Observed
-from crosslayer.claims.measures import CustomMeasure, Measure, Quantile, Share, median
+from crosslayer.claims.measures import CustomMeasure, Limited, Measure, Quantile, Share, median
 from crosslayer.claims.tolerances import Tolerance
 from crosslayer.cli import cli
 from crosslayer.metrics.resampling import Estimate, Sample
@@ -683,6 +683,52 @@ def test_equal_things_are_within_a_distance_on_both_sides() -> None:
     assert run(rule, rules.within({"one": constant(0.5, 0.2, 0.8)}, 0.0, 1.0)).verdict == Verdict.REPRODUCED
     assert run(rule, rules.within({"one": constant(-2.0, -2.2, -1.8)}, 0.0, 1.0)).verdict == Verdict.NOT_REPRODUCED
     assert run(rule, rules.within({"one": constant(0.5, -0.2, 1.2)}, 0.0, 1.0)).verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_value_with_a_limit_is_shown_itself_and_not_its_distance() -> None:
+    saved = {"first": constant(2.155, 0.9, 4.1), "second": constant(3.0, 2.9, 3.1)}
+    outcome = run(rules.Ordering(unit="RTT"), {name: Limited(of, -0.05, upper=False) for name, of in saved.items()})
+    assert outcome.verdict == Verdict.REPRODUCED
+    assert outcome.why == "2 of 2 limits are kept, 2 of them significantly. Weakest: first: +2.15 RTT."
+    assert outcome.estimate is not None
+    assert (outcome.estimate.value, outcome.estimate.interval) == (2.155, pytest.approx((0.9, 4.1), abs=0.1))
+    later = {"first": constant(0.02, 0.01, 0.03), "second": constant(0.3, 0.2, 0.4)}
+    outcome = run(rules.Ordering(unit="RTT"), {name: Limited(of, 0.05, upper=True) for name, of in later.items()})
+    assert outcome.verdict == Verdict.NOT_REPRODUCED
+    assert outcome.why.endswith("1 is exceeded significantly. Strongest evidence against it: second: +0.30 RTT.")
+    both_sides = rules.within({"one": constant(1.0, 0.95, 1.05), "other": constant(1.1, 1.05, 1.14)}, 1.0, 0.15)
+    assert "Weakest: other, not above 1.15: +1.10 RTT." in run(rules.Ordering(unit="RTT"), both_sides).why
+
+
+def test_a_refuted_ordering_shows_the_comparison_that_refutes_it() -> None:
+    without_interval = constant(-0.008, 0, 0, rounds=4)
+    outcome = run(rules.Ordering(unit="RTT"), {"P95": without_interval, "P50": constant(-0.09, -0.1, -0.08)})
+    assert outcome.verdict == Verdict.NOT_REPRODUCED
+    assert outcome.why.endswith("Strongest evidence against it: P50, -0.09 RTT.")
+    assert outcome.estimate is not None
+    assert outcome.estimate.value == -0.09
+    three = {"one": constant(1.0, 0.9, 1.1), "two": constant(-1.0, -1.1, -0.9), "three": constant(-0.5, -0.6, -0.4)}
+    outcome = run(rules.Ordering(unit="RTT", enough=2), three)
+    assert outcome.verdict == Verdict.NOT_REPRODUCED
+    assert outcome.why.endswith("Strongest evidence against it, number 2 by strength: three, -0.50 RTT.")
+
+
+def test_a_distribution_narrower_than_the_step_of_the_clock_has_no_shape() -> None:
+    def verdict(spread: float) -> Verdict:
+        rule = rules.Shape(
+            level=80.0, direction=constant(1.0, 0.5, 1.5), unit="%", criterion="", label="Share:",
+            spread=constant(spread, 0, spread), resolution=0.007, spread_unit="RTT",
+        )  # fmt: skip
+        return run(rule, constant(95.0, 90.0, 100.0)).verdict
+
+    assert verdict(0.5) == Verdict.REPRODUCED
+    assert verdict(0.0) == Verdict.INCONCLUSIVE
+
+
+def test_the_criterion_of_a_share_is_in_percentage_points() -> None:
+    share = rules.Number(tolerance=tolerances.SHARE, unit="%")
+    assert share.criterion == "95 % interval within 10 percentage points of the claimed value (at most half of it)"
+    assert "1.50 percentage points above; tolerance 5 percentage points" in run(share, constant(11.5, 11, 12), 10.0).why
 
 
 def test_a_share_of_all_observations_has_an_interval_from_few_rounds() -> None:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -368,6 +369,14 @@ def test_run_all_says_at_the_end_which_figures_failed(
         begun.report()
     assert "Figures and claims on one page: `figures/index.html`" in messages[0].data  # type: ignore[attr-defined]
     assert (tmp_path / "figures" / "index.html").is_file()
+
+
+def test_run_all_gives_the_reason_if_no_claim_can_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: list[Any] = []
+    monkeypatch.setattr(run, "display", lambda *objects: messages.extend(objects))
+    few = synthetic.write(tmp_path / "few", links=["fiber"], pages=["example.org"], rounds=2)
+    notebooks.Run(tmp_path, "smoke", (), few, tmp_path / "figures").report()
+    assert "No claim could be judged. Only 2 rounds measured, a number needs 3. Campaign " in messages[0].data
 
 
 def test_server_cost_is_drawn_from_the_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -28,10 +29,12 @@ from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.cli import cli
 from crosslayer.figures import Drawing, Figure, Inputs, draw
+from crosslayer.links import load_profiles
 from crosslayer.report import answer, facts, made
 from crosslayer.report import drawing as drawing_all
 from crosslayer.report.files import saved_claims
-from crosslayer.studies import STUDIES, Study
+from crosslayer.studies import STUDIES, Study, coalescing
+from crosslayer.studies.combinations import answer as combinations_answer
 from crosslayer.study import TOPICS
 
 ROOT = Path(__file__).parents[2]
@@ -299,6 +302,22 @@ def test_claims_alone_are_a_page_too(tmp_path: Path, dataset: Dataset, verdicts:
     assert "<figure" not in study_page(index)
 
 
+def test_a_study_page_shows_verdicts_that_the_page_of_claims_lacks(
+    folder: Path, dataset: Dataset, drawings: list[Drawing], verdicts: pl.DataFrame
+) -> None:
+    resolvers = replace(dataset, campaign=replace(dataset.campaign, study="resolvers", campaign="box"))
+    other = verdicts.with_columns(verdict=pl.lit("not reproduced"), why=pl.lit("Measured 56 ms."))
+    report.save_claims(other, resolvers, folder)
+    (folder / "resolvers" / "over-time.json").write_text(
+        json.dumps({"usermeta": {"crosslayer": {"name": "over-time", "campaign": "box", "error": "over-time: none"}}})
+    )
+    index = report.write_index(dataset, folder)
+    assert "</span>I090" in (page := study_page(index, "resolvers"))
+    assert '<p class="note">Measured 56 ms.' in page
+    assert 'href="../claims.html#I090"' not in page
+    assert 'href="../claims.html#T077"' in study_page(index)
+
+
 def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset) -> None:
     path = folder / "coalescing" / "failures.json"
     spec = json.loads(path.read_text())
@@ -521,8 +540,10 @@ def medians_by_hand(page: str, exchange: tuple[str, str], load: tuple[str, str])
     return statistics.median(shares)
 
 
-def signed(values: list[float], digits: int) -> list[str]:
-    return [f"+{value:.{digits}f}\N{NO-BREAK SPACE}%" for value in values]
+def means_and_half_widths(cells: tuple[str, ...]) -> list[tuple[float, float]]:
+    """The numbers of cells such as `+34.3 ± 0.1 %`."""
+    numbers = [re.fullmatch(r"\+([\d.]+)\xa0±\xa0([\d.]+)\xa0%", cell) for cell in cells]
+    return [(float(found[1]), float(found[2])) for found in numbers if found]
 
 
 @pytest.mark.slow
@@ -539,23 +560,50 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
         ("Returning visit", "DoH"): (("DoH", "ticket"), early),
     }
     numbers = {(topic, number.name): number for topic, number in of.intervals}
-    means = {}
+    increases = {row[0]: row[1:] for row in of.increases}
     for (topic, name), state in by_hand.items():
         shown = [numbers[topic, f"{name}, {page} (copy)"] for page in pages]
+        (cells,) = (row for of_row, row in increases.items() if of_row.startswith(f"{topic}, in virtual time: {name}"))
+        written = means_and_half_widths(cells)
+        assert len(written) == len(pages)
+        for number, (mean, half) in zip(shown, written, strict=True):
+            assert number.low is not None
+            assert number.in_table
+            assert mean == pytest.approx(number.mean, abs=0.5 if half >= 1 else 0.05)
+            assert number.mean - number.low <= half + 1e-6  # the interval is never shown narrower than it is
+            assert half <= number.mean - number.low + (1 if half > 1 else 0.1)
         own = [next(iter(number.values.values())) for number in shown]
         # By hand, a load without proof of its early data counts too.
         assert own == pytest.approx([medians_by_hand(page, *state) for page in pages], rel=1e-3)
-        means[topic, name] = [number.mean for number in shown]
-        assert means[topic, name] == pytest.approx([statistics.mean(number.values.values()) for number in shown])
-    assert "round-trips (RTT) to plain DNS" in on_first
-    assert "On the slowest uplink, DoQ's cost reaches +11" in on_returning
-    assert of.increases == (
-        ("Page load time compared with plain DNS", *(f"{page} (copy)" for page in pages)),
-        ("First visit, in virtual time: DoQ", *signed(means["First visit", "DoQ"], 0)),
-        ("First visit, in virtual time: DoH", *signed(means["First visit", "DoH"], 0)),
-        ("Returning visit, in virtual time: DoQ with early data", *signed(means["Returning visit", "DoQ"], 1)),
-        ("Returning visit, in virtual time: DoH, resumed", *signed(means["Returning visit", "DoH"], 0)),
-    )
+        by_campaign = [statistics.mean(number.values.values()) for number in shown]
+        assert [number.mean for number in shown] == pytest.approx(by_campaign)
+    assert "Compared with plain DNS, DoQ or DoH3 adds 1.0 to 1.1 round-trips (RTT), 1.6 on DSL." in on_first
+    assert "DoQ or DoH3 adds 0.0 RTT, 0.3 on DSL; DoQ adds at most 11\N{NO-BREAK SPACE}% to the" in on_returning
+    heads = ("Page load time compared with plain DNS on the same visit", *(f"{page} (copy)" for page in pages))
+    assert of.increases[0] == heads
+    assert list(increases)[1:] == [
+        "First visit, in virtual time: DoQ",
+        "First visit, in virtual time: DoH",
+        "Returning visit, in virtual time: DoQ with early data",
+        "Returning visit, in virtual time: DoH, resumed",
+    ]
+
+
+def test_the_answer_names_the_cost_on_the_slowest_uplink_separately() -> None:
+    profiles = load_profiles()
+    uplinks = {link: profiles[link].upload_mbit or math.inf for link in coalescing.LINKS}
+    assert min(uplinks, key=lambda link: uplinks[link]) == coalescing.SLOWEST_UPLINK
+    cells = [{"link": link, "rtt": rtt} for link, rtt in (("fiber", 1.0), ("dsl", 1.5), ("4g", 1.1), ("dsl", 1.6))]
+    name, topic = "DoQ", "First visit"
+
+    def text(of: list[dict[str, Any]]) -> str:
+        named = combinations_answer.extremes(of, "rtt")
+        values = {(topic, f"{name}, {which}"): row["rtt"] for which, row in named.items()}
+        return combinations_answer.added(values, topic, name)
+
+    assert text(cells) == "1.0 to 1.1 RTT, 1.6 on DSL"
+    assert text(cells[::2]) == "1.0 to 1.1 RTT"
+    assert text(cells[1::2]) == "1.5 to 1.6 RTT"
 
 
 @pytest.mark.slow
@@ -584,22 +632,22 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
     whole = answer.gathered(tmp_path, None)
     assert [topic for topic, _ in whole.sentences] == [*TOPICS, "First visit, in real time"]
     assert [row[0] for row in whole.increases[-2:]] == [f"First visit, in real time: {name}" for name in ("DoQ", "DoH")]
+    rows = {row[0]: row[1:] for row in whole.studies}
+    assert list(rows) == ["Study", "one-connection", "combinations", "coalescing"]
+    processors = {"combinations": "AMD EPYC, Intel Xeon"}
     for name, clock in (("combinations", "virtual"), ("one-connection", "virtual"), ("coalescing", "real")):
-        campaign = json.loads((ROOT / "data" / "raw" / name / "campaign.json").read_text())
-        rounds, links = campaign["plan"]["rounds"], len(campaign["plan"]["links"])
-        revision = campaign["git"]["revision"][:7]
-        campaigns = 1 + len(list((ROOT / "data" / "repeats" / name).glob("*/")))
-        assert (
-            f"{name} ({clock} time, {campaigns} campaigns of {rounds} rounds, {links} links, revision {revision})"
-            in whole.evidence
-        )
-    assert " Machines: 2-core AMD EPYC, 2-core Intel Xeon. Studies: " in whole.evidence
-    assert "Not measured in real time: returning visit, one connection for name and page." in whole.evidence
-    limits = [rf"[\d.]+ percentage points or [\d.]+ RTT in {clock} time" for clock in ("virtual", "real")]
-    within = (
-        rf"If you repeat campaigns, each value differs from ours by at most {', '.join(limits)} \(95.% probability\)\."
-    )
-    assert re.search(within, whole.evidence)
+        folders = [ROOT / "data" / "raw" / name, *sorted((ROOT / "data" / "repeats" / name).glob("*/"))]
+        campaigns = [json.loads((folder / "campaign.json").read_text()) for folder in folders]
+        rounds = [campaign["plan"]["rounds"] for campaign in campaigns]
+        time, count, of_cell, of_links, cpu, revisions = rows[name]
+        assert (time, count) == (f"{clock} time", str(len(folders)))
+        assert of_cell == f"{min(rounds)} to {max(rounds)}"
+        assert of_links.startswith(f"{len(campaigns[0]['plan']['links'])}, RTT 15 to ")
+        assert cpu == processors.get(name, "AMD EPYC")
+        assert set(revisions.split(", ")) == {campaign["git"]["revision"][:7] for campaign in campaigns}
+    assert "Only in virtual time: returning visit, one connection for name and page." in whole.evidence
+    limits = r"0\.01 RTT or [\d.]+ points in virtual time, [\d.]+ RTT in real time"
+    assert re.search(rf"within ± \(95.% probability\); outside the table, ± is at most {limits}\.", whole.evidence)
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(
@@ -608,7 +656,7 @@ def test_a_campaign_that_lacks_a_page_adds_no_sentence(
     measured = verdicts.with_columns(ours=pl.lit(0.28), verdict=pl.lit("reproduced"))
     whole = answer_of(dataset, measured, tmp_path)
     assert whole.sentences == ()
-    assert whole.evidence == ""
+    assert (whole.evidence, whole.studies) == ("", ())
     assert [claim for claim, _, _ in whole.headlines] == ["T001", "T002", "T003", "T004"]
     none = verdicts.with_columns(ours=pl.lit(None, pl.Float64))
     assert answer_of(dataset, none, tmp_path).headlines == ()
@@ -627,7 +675,9 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
     tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame, verdict: str, first: str
 ) -> None:
     judged = verdicts.with_columns(verdict=pl.lit(verdict), ours=pl.lit(0.28))
-    headlines = {claim: text for claim, _, text in answer_of(dataset, judged, tmp_path).headlines}
+    whole = answer_of(dataset, judged, tmp_path)
+    assert whole.headlines_of.endswith(" on page loads, checked by one campaign in real time")
+    headlines = {claim: text for claim, _, text in whole.headlines}
     assert headlines["T001"].startswith(first)
     heatmap = published.load().heatmap
     percent = {(row["link"], row["page"], row["series"]): row["percent"] for row in heatmap.iter_rows(named=True)}
@@ -648,7 +698,7 @@ def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdict
     page = report.write_index(dataset, folder).read_text()
     part = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
     assert part.count("<li>") == 2
-    assert "<strong>First visit:</strong> DoQ or DoH3 adds" in part
+    assert "<strong>First visit:</strong> Compared with plain DNS, DoQ or DoH3 adds" in part
     paper = page[page.index('class="paper"') : page.index("</ul>", page.index('class="paper"'))]
     assert paper.count("<li>") == 4
     order = ['class="answer"', 'class="bar"', 'class="paper"', 'id="questions"', 'id="summary"']

@@ -354,11 +354,21 @@ class Dataset:
             rows = rows.with_columns(pl.col("attempt").fill_null(0)).join(
                 voided, on=key, how="anti", maintain_order="left"
             )
-        if not self.left_out or name in ("host_load", "link_checks", "forwarding_delay"):
+        missing = self.left_out_of(name)
+        if missing.is_empty():
             return rows
+        return rows.join(missing.lazy(), on=missing.columns, how="anti", maintain_order="left")
+
+    def left_out_of(self, name: str) -> pl.DataFrame:
+        """Rounds whose rows `table` leaves out of a table because the machine was busy.
+
+        Columns round and link; also page if the campaign has several pages.
+        """
         # With a single page, the column `page` is no key: in some studies' rows it has another value.
         key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]
-        return rows.join(self.busy.lazy(), on=key, how="anti", maintain_order="left")
+        busy = self.busy.select(key).unique(maintain_order=True)
+        kept = not self.left_out or name in ("host_load", "link_checks", "forwarding_delay")
+        return busy.clear() if kept else busy
 
     @property
     def caption(self) -> str:

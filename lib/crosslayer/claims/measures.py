@@ -99,6 +99,24 @@ class Derived(Measure):
 
 
 @dataclass(frozen=True, slots=True)
+class Limited(Measure):
+    """Distance of a measure from a limit, as a margin of an `Ordering`: above 0 if the measure keeps the limit."""
+
+    measure: Measure
+    limit: float
+    upper: bool
+    """Whether the measure must be below the limit; otherwise it must be above."""
+
+    def __call__(self, observed: Observed) -> Estimate:
+        """See `Measure`."""
+        return (self.limit - self.measure if self.upper else self.measure - self.limit)(observed)
+
+    def on(self, *links: str) -> Measure:
+        """See `Measure`."""
+        return replace(self, measure=self.measure.on(*links))
+
+
+@dataclass(frozen=True, slots=True)
 class CustomMeasure(Measure):
     """A measure that is not a statistic of one series; a function computes it from a campaign."""
 

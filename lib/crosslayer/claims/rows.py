@@ -64,9 +64,16 @@ class RowsOfClaim:
     series: tuple[str, ...]
     """Names of the claim's series that come from this table."""
 
-    def code(self, folder: str) -> str:
-        """Python code that reads the rows from a dataset folder."""
-        return f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n{_lines(written(self.rows))}\n)'
+    def code(self, folder: str, left_out: pl.DataFrame) -> str:
+        """Python code that reads the rows from a dataset folder, without the rounds in `left_out`."""
+        code = f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n{_lines(written(self.rows))}\n)'
+        if left_out.is_empty():
+            return code
+        rounds = ",\n".join(f'    "{name}": {values.to_list()!r}' for name, values in left_out.to_dict().items())
+        return (
+            f"{code}.join(  # without rounds in which the machine was busy\n"
+            f'    pl.LazyFrame({{\n{rounds},\n}}), on={left_out.columns!r}, how="anti", maintain_order="left"\n)'
+        )
 
 
 def observed_from(sources: Mapping[str, Source], tables: Mapping[str, pl.LazyFrame], rtts: pl.LazyFrame) -> Observed:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from crosslayer.claims.data import NotMeasured, Observed
-from crosslayer.claims.measures import Measure
+from crosslayer.claims.measures import Limited, Measure
 from crosslayer.claims.tolerances import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SLACK, Tolerance
 from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, student_reach
 
@@ -173,7 +173,8 @@ class Cause:
         try:
             numbers = [number(measure(observed).value) for measure in self.numbers]
         except NotMeasured:
-            return f"A guess, for which this campaign lacks the numbers: {self.text.format(*['?'] * len(self.numbers))}"
+            text = self.text.format(*["?"] * len(self.numbers)).removeprefix("A guess: ")
+            return f"A guess, for which this campaign lacks the numbers: {text}"
         return self.text.format(*numbers)
 
 
@@ -315,17 +316,17 @@ class Number:
     def criterion(self) -> str:
         """The tolerance in words."""
         t = self.tolerance
-        unit = spaced(self.unit)
+        unit = of_distance(self.unit)
         if self.up_to:
             return "95 % interval above 0 and not above the claimed value"
+        if not t.share and not t.at_least:
+            return "equal values"
         limits = [f"at least {t.at_least:.3g}{unit}"] if t.share and t.at_least else []
         limits += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < math.inf else []
-        if t.share:
-            distance = "a third" if round(t.share, 2) == 0.33 else f"{t.share * 100:.0f} %"
-            return f"95 % interval within {distance} of the claimed value" + (
-                f" ({', '.join(limits)})" if limits else ""
-            )
-        return f"95 % interval within {t.at_least:.3g}{unit} of the claimed value" if t.at_least else "equal values"
+        limits += ["at most half of it"] if t.at_most_share == 0.5 else []
+        share = "a third" if round(t.share, 2) == 0.33 else f"{t.share * 100:.0f} %"
+        distance = share if t.share else f"{t.at_least:.3g}{unit}"
+        return f"95 % interval within {distance} of the claimed value" + (f" ({', '.join(limits)})" if limits else "")
 
     def to(self, published: float) -> Number:
         """The same rule with this published value instead of the claim's."""
@@ -339,7 +340,8 @@ class Number:
         ours = of(observed)
         if _unresolved(ours, self.resolution):
             return _below_the_clock(ours, self.resolution, self.unit)
-        allowed = self.tolerance.allowed(target) * (1 + 1e-9)
+        tolerance = self.tolerance.allowed(target)
+        allowed = tolerance * (1 + 1e-9)
         distance = ours.value - target
         unit = spaced(self.unit)
         low, high = (0.0, target) if self.up_to else (target - allowed, target + allowed)
@@ -348,8 +350,8 @@ class Number:
         claimed = f"claimed {'up to ' if self.up_to else ''}{number(target)}{unit}"
         text = f"Measured {number(ours.value)}{unit}, {claimed}"
         if distance:
-            text += f": {number(abs(distance))}{unit} {'above' if distance > 0 else 'below'}"
-            text += "" if self.up_to else f"; tolerance {number(allowed)}{unit}"
+            text += f": {number(abs(distance))}{of_distance(self.unit)} {'above' if distance > 0 else 'below'}"
+            text += "" if self.up_to else f"; tolerance {number(tolerance)}{of_distance(self.unit)}"
         if where is Position.ACROSS and ours.interval:
             text += f"; the interval {'exceeds' if low <= ours.value <= high else 'overlaps'} the tolerance"
         failed = verdict is Verdict.NOT_REPRODUCED and not self.up_to
@@ -422,7 +424,8 @@ class Ordering:
 
     def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
-        margins = {name: measure(observed) for name, measure in (of(observed) if callable(of) else of).items()}
+        measures = of(observed) if callable(of) else of
+        margins = {name: measure(observed) for name, measure in measures.items()}
         if not margins:
             raise NotMeasured("the claim needs several links, and the campaign has one")
         count, enough = len(margins), self.enough or len(margins)
@@ -434,18 +437,32 @@ class Ordering:
         upward, downward = zip(*sides, strict=True)
         holds, refuted = _jointly(upward, enough), _jointly(downward, count - enough + 1)
         right = sum(margin.value > 0 for margin in margins.values())
-        ranked = sorted(zip(upward, margins.items(), strict=True), key=lambda item: -item[0].strength)
-        _, (name, deciding) = ranked[enough - 1]
+        against = count - enough + 1 if refuted else None
+        tested = downward if refuted else upward
+        by_strength = sorted(range(count), key=lambda one: (-tested[one].strength, -tested[one].end))
+        name = list(margins)[by_strength[(against or enough) - 1]]
+        measure = measures[name]
+        limit = measure if isinstance(measure, Limited) else None
+        deciding = limit.measure(observed) if limit else margins[name]
+        value = f"{signed(deciding.value)}{spaced(self.unit)}"
         if count == 1:
-            text = f"{name}: {signed(deciding.value)}{spaced(self.unit)}"
-            text += "" if holds or refuted else ", not significant"
+            undecided = "; the interval includes the limit" if limit else ", not significant"
+            text = f"{name}: {value}" + ("" if holds or refuted else undecided)
         else:
             sure, wrong = (sum(margin.sure for margin in side) for side in (upward, downward))
-            text = f"{right} of {count} comparisons have the claimed sign, {sure} of them significantly"
-            text += f"; {wrong} {'has' if wrong == 1 else 'have'} the opposite sign significantly" if wrong else ""
+            agreeing = "limits are kept" if limit else "comparisons have the claimed sign"
+            text = f"{right} of {count} {agreeing}, {sure} of them significantly"
+            if wrong and limit:
+                text += f"; {wrong} {'is' if wrong == 1 else 'are'} exceeded significantly"
+            elif wrong:
+                text += f"; {wrong} {'has' if wrong == 1 else 'have'} the opposite sign significantly"
             text += ", but jointly they do not refute the claim" if wrong > count - enough and not refuted else ""
-            which = "Weakest" if enough == count else f"The claim needs {enough}; number {enough} by strength"
-            text += f". {which}: {name}, {signed(deciding.value)}{spaced(self.unit)}"
+            if refuted:
+                which = "Strongest evidence against it"
+                which += f", number {against} by strength" if enough < count else ""
+            else:
+                which = "Weakest" if enough == count else f"The claim needs {enough}; number {enough} by strength"
+            text += f". {which}: {name}{':' if limit else ','} {value}"
         where = Position.INSIDE if holds else Position.OUTSIDE if refuted else Position.ACROSS
         if where is Position.ACROSS and any(_unresolved(one, resolution[key]) for key, one in margins.items()):
             return replace(_below_the_clock(deciding, resolution[name], self.unit), why=f"{text}; {_BELOW}.")
@@ -555,12 +572,13 @@ def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
 def within(measures: Mapping[str, Measure], centre: float, distance: float) -> dict[str, Measure]:
     """Margins of the claim that every measure differs from `centre` by less than `distance` (two one-sided tests).
 
-    The maximum of the measured distances is no test of the claim, because noise alone makes this maximum large.
+    There are two `Limited` margins for each measure. The maximum of the measured distances is no test of the claim,
+    because noise alone makes this maximum large.
     """
-    margins = {}
+    margins: dict[str, Measure] = {}
     for name, measure in measures.items():
-        margins[f"{name}, not above {centre + distance:g}"] = centre + distance - measure
-        margins[f"{name}, not below {centre - distance:g}"] = measure - (centre - distance)
+        for limit, upper in ((centre + distance, True), (centre - distance, False)):
+            margins[f"{name}, not {'above' if upper else 'below'} {limit:g}"] = Limited(measure, limit, upper)
     return margins
 
 
@@ -575,10 +593,18 @@ class Shape:
     criterion: str
     label: str
     """Name of the share, as the start of a sentence."""
+    spread: Measure | None = None
+    """P90 minus P10 of the distribution, if its shape is claimed. If it is below `resolution`, there is no shape."""
+    resolution: float = 0.0
+    """Smallest difference that the clock of the campaign resolves, in the unit of `spread`."""
+    spread_unit: str = ""
 
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
         ours, direction = of(observed), self.direction(observed)
+        if self.spread is not None and _unresolved(spread := self.spread(observed), self.resolution):
+            below = _below_the_clock(spread, self.resolution, self.spread_unit)
+            return replace(below, why=f"P90 minus P10: {below.why}", estimate=ours, unit=self.unit)
         unit = spaced(self.unit)
         text = f"{self.label} {number(ours.value)}{unit}; the claim needs {self.level:g}{unit}"
         where = position(ours, self.level, math.inf)
@@ -606,6 +632,11 @@ def _outcome(verdict: Verdict, text: str, ours: Estimate, unit: str, needed: int
     else:
         experiment = f"About {needed} rounds would decide it, if the value stays the same"
     return Outcome(verdict, f"{text}.", ours, unit, rounds_needed=needed, would_decide=experiment)
+
+
+def of_distance(unit: str) -> str:
+    """Unit of the difference between two values of this unit, with a space before it."""
+    return " percentage points" if unit == "%" else spaced(unit)
 
 
 def spaced(unit: str) -> str:

@@ -183,15 +183,19 @@ def _seen_from(vantages: Vantages, points: tuple[str, ...]) -> Callable[[Observe
 
 _NEAR_TO_FAR = (("eu",), ("as", "na"), ("af", "oc", "sa"))
 _SAVED = Number(tolerance=SHARE, unit="%", direction=Sign())
-_OF_MEDIANS = "95 % interval of each difference of medians excludes 0"
-_MORE_BYTES = Ordering(unit="bytes", criterion=_OF_MEDIANS)
-_LONGER = Ordering(unit="ms", criterion=_OF_MEDIANS)
+_MORE_BYTES = Ordering(
+    unit="bytes",
+    criterion="95 % interval of each difference excludes 0; the bytes are the sum of the medians of the parts of an "
+    "exchange",
+)
+_LONGER = Ordering(unit="ms", criterion="95 % interval of each difference of medians excludes 0")
 
 _SAVED_BY_QUERY = size("DoH", QUERY, RESPONSE) - size("DoQ", QUERY, RESPONSE)
 _UP_FRONT = size("DoQ", SENT, RECEIVED) - size("DoH", SENT, RECEIVED)
 _AMORTISED = Cause(
-    "The handshake of DoQ takes {0} bytes more than that of DoH, and each DoQ query with its answer takes {1} "
-    "bytes less. So from query {2} on, DoQ has sent fewer bytes in all.",
+    "The handshake of DoQ takes {0} bytes more than that of DoH, and the first query on the connection, with its "
+    "answer, {1} bytes less. The bytes of later queries were not counted. If they save as much, DoQ has sent fewer "
+    "bytes in all from query {2} on.",
     (_UP_FRONT, _SAVED_BY_QUERY, CustomMeasure(lambda o: derived(np.ceil, (_UP_FRONT / _SAVED_BY_QUERY)(o)))),
 )
 

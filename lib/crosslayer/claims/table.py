@@ -165,7 +165,7 @@ def rows_behind_each(dataset: Tables, claims: Claims, names: Iterable[str]) -> I
         observed.forget_asked()
         claims.checks[name].run(observed, 1.0)  # the rows do not depend on the published value
         if not (rows := rows_of(observed.asked, claims.sources)):
-            raise NotMeasured("this claim is not judged by single rows")
+            raise NotMeasured("the study computes each of its values from several rows")
         yield name, rows
 
 
@@ -322,7 +322,8 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
     chance = (
         f"By chance alone at most {number(expected_errors(verdicts))} of the decided verdicts are expected to be wrong."
     )
-    lines = ["# Claims", "", f"{_summary(verdicts)}. {chance}", ""]
+    following = f'A claim that another claim determines is counted as "{FOLLOWING}", whatever its verdict.'
+    lines = ["# Claims", "", f"{_summary(verdicts)}. {following} {chance}", ""]
     lines += [caption, ""] if caption else []
     for paper in verdicts["paper"].unique(maintain_order=True):
         of_paper = verdicts.filter(paper=paper)

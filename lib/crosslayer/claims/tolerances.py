@@ -28,7 +28,8 @@ RULES = {
     lies outside. Inconclusive: it contains a limit of the tolerance, or there are too few rounds for an interval.
     Direction only: the interval lies outside, but has the published sign or number of round-trips, and lies between
     half and twice the published value (for a shape, the value does). An ordering is judged jointly over its
-    comparisons. A value or difference below the resolution of the clock has no verdict. Follows: the configuration
+    comparisons. A value or difference below the resolution of the clock has no verdict, and a
+    distribution narrower than it has no shape. Follows: the configuration
     alone, or another claim, determines the result; such claims are counted separately. Minimum and maximum have the
     interval of Robson and Whitlock (1964). Counts of steps, modes and failures, and shares between steps, have no
     interval; their point estimate decides.""",

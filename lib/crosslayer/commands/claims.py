@@ -36,8 +36,7 @@ _CELL = 40
     type=TEXT,
     metavar="CLAIM",
     help="For each table that the verdict of CLAIM (e.g. T123) uses, print three things: Python code that reads the "
-    "verdict's rows, the number of these rows, and the first five of these rows. The code also reads rows that the "
-    "verdict and the number leave out, e.g. rows of rounds in which the machine was busy.",
+    "verdict's rows, the number of these rows, and the first five of these rows.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Check each claim against the dataset in FOLDER, and print its verdict: whether the dataset reproduces it.
@@ -97,19 +96,20 @@ def _print_rows(dataset: Dataset, claim: str) -> None:
 
     For each table, this function prints Python code that reads the rows, the number of rows, and the first five rows.
     """
-    import polars as pl
-
     from crosslayer.notebooks.campaign_view import observations
 
     for part in observations(dataset, claim):
         frame = part.frame.collect()
         click.echo(part.code)
         click.echo(f"{frame.height} rows")
-        shortened = pl.col(pl.String)
-        shortened = (
-            pl.when(shortened.str.len_chars() > _CELL).then(shortened.str.head(_CELL - 1) + "…").otherwise(shortened)
-        )
-        click.echo(frame.head().with_columns(shortened).write_csv(separator="\t"))
+        for row in (frame.columns, *frame.head().rows()):
+            click.echo("\t".join(_shortened(value) for value in row))
+
+
+def _shortened(value: object) -> str:
+    """A value of any type, also a list, as text with at most `_CELL` characters; empty for None."""
+    text = "" if value is None else str(value)
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
 def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame]) -> None:

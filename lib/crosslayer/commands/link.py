@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     type=TEXT,
     metavar="bulk|paced[:20][,up]",
     help="Send other traffic through the queue that COMMAND's packets pass. bulk: one TCP flow. paced: UDP at half of "
-    "the link's rate. paced:20: UDP at 20 Mbit/s. This traffic flows to the client. If the value ends in "
-    "',up' (e.g. bulk,up), this traffic flows from the client.",
+    "the link's rate. paced:20: UDP at 20 Mbit/s. By default, this traffic flows to the client; ',up' at the end "
+    "of the value (e.g. bulk,up) makes it flow from the client.",
 )
 @click.option(
     "--drop",

@@ -66,6 +66,8 @@ class Figure:
     lacks: Callable[[Any], str] | None = None
     """Returns a sentence on missing data; empty if nothing is missing. It takes the argument of `data`."""
     width: int = COLUMN_WIDTH
+    counted: str = "measured"
+    """Value of the column `source` in the rows whose numbers of observations the figure states."""
     whole: bool = False
     """Whether a CDF figure shows whole curves. Otherwise its axis ends at the 99th percentile, with a note."""
 
@@ -223,7 +225,7 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
             )
         tail = cdf.tail_note(rows) if set(cdf.SCHEMA) <= set(rows.columns) and not figure.whole else ""
         lacks = figure.lacks(source) if figure.lacks else ""
-        notes = [figure.note, _samples(rows), tail, lacks, provenance]
+        notes = [figure.note, _samples(rows, figure.counted), tail, lacks, provenance]
         return Drawing(
             figure,
             rows,
@@ -253,11 +255,11 @@ def _cannot(figure: Figure, error: Exception) -> FigureError:
     )
 
 
-def _samples(rows: pl.DataFrame) -> str:
-    """Sentence with the least and greatest `n` of the measured rows, e.g. `n = 20 to 40.`; empty without such rows."""
+def _samples(rows: pl.DataFrame, source: str) -> str:
+    """Sentence with the least and greatest `n` of a source's rows, e.g. `n = 20 to 40.`; empty without such rows."""
     if "n" not in rows.columns or "source" not in rows.columns:
         return ""
-    counts = rows.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()
+    counts = rows.filter(pl.col("source") == source)["n"].drop_nulls().sort().to_list()
     if not counts:
         return ""
     low, high = counts[0], counts[-1]

@@ -42,5 +42,6 @@ def disagreement(loads: pl.LazyFrame) -> str:
     of = dict(spreads.select("host", "median").iter_rows())
     named = ", ".join(f"{host} ({of[host]:+.1f} %)" for host in away)
     return (
-        f"By the virtual clock all hosts measure the same, and these do not: {named}. Look at them before the numbers."
+        f"In virtual time, all hosts should measure the same PLT, but these differ from the others: {named}. Check "
+        "them before you use the data."
     )

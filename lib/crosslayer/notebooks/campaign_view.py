@@ -130,10 +130,18 @@ def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
         rows = claims.rows_behind(dataset, own, claim)
     except claims.NotMeasured as reason:
         raise NotebookError(
-            f"has no rows in this campaign: {reason}", where=claim, next_step="Choose a claim with a number."
+            f"has no rows of its own in this campaign: {reason}",
+            where=claim,
+            next_step=f"Read the tables that the study uses: {', '.join(own.tables)}.",
         ) from reason
+    folder = str(dataset.folder)
     return tuple(
-        Observations(of.table, of.rows, of.code(str(dataset.folder)), dataset.table(of.table).filter(of.rows))
+        Observations(
+            of.table,
+            of.rows,
+            of.code(folder, dataset.left_out_of(of.table)),
+            dataset.table(of.table).filter(of.rows),
+        )
         for of in rows
     )
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -220,6 +221,11 @@ class Run:
         that of the committed campaign.
         """
         counts = {verdict: n for verdict, n in claims.counts(verdicts).items() if n and verdict != Verdict.NOT_MEASURED}
+        if not counts:
+            own = STUDIES[self._dataset.campaign.study].claims
+            reasons = verdicts.filter(pl.col("claim_id").is_in(list(own.checks if own else ())))["why"]
+            why = f" {Counter(reasons).most_common(1)[0][0]}" if reasons.len() else ""
+            return f"No claim could be judged.{why} {self._dataset.caption}"
         line = f"{sum(counts.values())} claims judged: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}."
         committed_campaign = committed(self._dataset.campaign.study, self.root)
         if not committed_campaign.is_dir() or self._dataset.folder.resolve() == committed_campaign.resolve():

@@ -21,6 +21,7 @@ from crosslayer import claims, metrics, published, resources
 from crosslayer.campaign.dataset import Dataset, Host
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
+from crosslayer.figures.sentences import percent, reach
 from crosslayer.figures.style import page_title
 from crosslayer.metrics import FurtherCampaign
 from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
@@ -47,6 +48,8 @@ class AnswerInterval(msgspec.Struct, frozen=True):
     """Standard deviation of the campaigns' true values (`FurtherCampaign.between`)."""
     held_out: int
     """Number of campaigns whose value lies in the prediction interval that the other campaigns give."""
+    in_table: bool = False
+    """Whether the table of increases shows the number, with its interval."""
 
 
 class CampaignAnswer(msgspec.Struct, frozen=True):
@@ -57,15 +60,17 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     clock: str
     """`virtual` or `wall`."""
     rounds: tuple[int, int]
-    """Fewest and most rounds of a cell."""
-    links: int
+    """Fewest and most rounds of a cell in any of the campaigns."""
+    rtts_ms: tuple[float, ...]
+    """Nominal RTT of each link, ascending."""
     machines: tuple[str, ...]
-    """Cores and processor of each machine: first the machine of the campaign, then the machines of its repeats.
+    """Processor of each machine: first the machine of the campaign, then the machines of its repeats.
 
-    Each description occurs once, even if several machines share it. The repeats are the campaigns that the function
+    Each processor occurs once, even if several machines have it. The repeats are the campaigns that the function
     `repeats` returns.
     """
-    revision: str
+    revisions: tuple[str, ...]
+    """Revision of the campaign, then those of its repeats; each once."""
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
     headlines: tuple[tuple[str, str, str], ...]
@@ -77,13 +82,18 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
         return max((len(number.values) for number in self.numbers), default=1)
 
     @property
-    def evidence(self) -> str:
-        """Text on study, clock, number of campaigns, rounds, links and revision."""
+    def evidence(self) -> tuple[str, ...]:
+        """Row of the table `Whole.studies`."""
         fewest, most = self.rounds
-        rounds = str(most) if fewest == most else f"{fewest} to {most}"
-        clock = _CLOCKS[self.clock].removeprefix("in ")
-        campaigns = f"{self.campaigns} campaigns of " if self.campaigns > 1 else ""
-        return f"{self.study} ({clock}, {campaigns}{rounds} rounds, {self.links} links, revision {self.revision[:7]})"
+        return (
+            self.study,
+            _CLOCKS[self.clock].removeprefix("in "),
+            str(self.campaigns),
+            str(most) if fewest == most else f"{fewest} to {most}",
+            f"{len(self.rtts_ms)}, RTT {reach(pl.Series(self.rtts_ms), 0)} ms",
+            ", ".join(self.machines),
+            ", ".join(self.revisions),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +109,13 @@ class Whole:
     the other cells have the increase for each page.
     """
     evidence: str
-    """Text on the studies, machines and revisions; empty if there is no part with sentences or increases."""
+    """Text on terms and intervals; empty if there is no part with sentences or increases."""
+    studies: tuple[tuple[str, ...], ...]
+    """Table of the studies with sentences or increases; the first row is the header."""
     headlines: tuple[tuple[str, str, str], ...]
     """For each headline: identifier of the claim, the paper's statement and our verdict, both in plain words."""
+    headlines_of: str
+    """Heading of the headlines: paper, and clock of the campaign that checked them; empty without headlines."""
     intervals: tuple[tuple[str, AnswerInterval], ...]
     """Topic and interval of each number of the answer.
 
@@ -138,26 +152,46 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     if own == StudyAnswer():
         path.unlink(missing_ok=True)
         return
+    shown = {(topic, name) for topic, _, pages in own.increases for name in pages.values()}
+    numbers = tuple(
+        msgspec.structs.replace(number, in_table=(number.topic, number.name) in shown) for number in numbers
+    )
+    by_name = {(number.topic, number.name): number for number in numbers}
+    rounds = [count for one in campaigns for count in one.rounds_per_cell]
     part = CampaignAnswer(
         campaign.study,
         campaign.campaign,
         campaign.clock,
-        dataset.rounds_per_cell,
-        len(campaign.links),
-        tuple(dict.fromkeys(_machine(one.campaign.host) for one in campaigns)),
-        campaign.git_revision or "unknown",
+        (min(rounds), max(rounds)),
+        tuple(sorted(Inputs.of(dataset, published.load()).rtts.collect()["nominal_rtt_ms"])),
+        tuple(dict.fromkeys(_processor(one.campaign.host) for one in campaigns)),
+        tuple(dict.fromkeys((one.campaign.git_revision or "unknown")[:7] for one in campaigns)),
         own.sentences,
-        tuple((topic, transport, dict(shares)) for topic, transport, shares in own.increases),
+        tuple(
+            (topic, transport, {page: _increase(by_name[topic, name]) for page, name in pages.items()})
+            for topic, transport, pages in own.increases
+        ),
         own.headlines,
         numbers,
     )
     write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
 
 
-def _machine(host: Host) -> str:
-    """Cores and processor, e.g. `2-core Intel Xeon`."""
-    cpu = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", host.cpu).split())
-    return f"{host.cores}-core {cpu}" if host.cores else cpu
+def _processor(host: Host) -> str:
+    """Processor, e.g. `Intel Xeon`."""
+    return " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", host.cpu).split())
+
+
+def _increase(number: AnswerInterval) -> str:
+    """A percentage with half the width of its interval, e.g. `+34.3 ± 0.1 %`."""
+    if number.low is None:
+        return percent(number.mean, 0 if abs(number.mean) >= 2 else 1)
+    digits = 1 if number.mean - number.low < 1 else 0
+    half = math.ceil(round((number.mean - number.low) * 10**digits, 6)) / 10**digits
+    percentage = percent(number.mean, digits)
+    return percentage.replace(
+        "\N{NO-BREAK SPACE}", f"\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{half:.{digits}f}\N{NO-BREAK SPACE}"
+    )
 
 
 def repeats(dataset: Dataset) -> list[Dataset]:
@@ -235,11 +269,14 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     sentences.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1])))
     numbers = [(part, number) for part in parts for number in part.numbers]
     numbers.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1].topic)))
+    shown = [part for part in parts if part.sentences or part.increases]
     return Whole(
         tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
         _increases(parts),
-        _evidence([part for part in parts if part.sentences or part.increases]),
+        _evidence(shown),
+        (_STUDY_COLUMNS, *(part.evidence for part in shown)) if shown else (),
         tuple(headline for part in parts for headline in part.headlines),
+        next((_HEADLINES.format(_CLOCKS[part.clock]) for part in parts if part.headlines), ""),
         tuple((_topic(number.topic, part), number) for part, number in numbers),
         _counts(verdicts),
     )
@@ -254,7 +291,9 @@ def _saved(folder: Path) -> Iterable[CampaignAnswer]:
             yield msgspec.json.decode(path.read_bytes(), type=CampaignAnswer)
         except (OSError, msgspec.MsgspecError) as error:
             raise ReportError(
-                f"cannot be read ({error})", where=str(path), next_step="Write it again: `crosslayer report`."
+                f"cannot be read ({error})",
+                where=str(path),
+                next_step=f"Delete it, and make the report of the study {name} again.",
             ) from error
 
 
@@ -269,7 +308,9 @@ def _increases(parts: Sequence[CampaignAnswer]) -> tuple[tuple[str, ...], ...]:
         (f"{topic}, {clock}: {name}", *(shares.get(page, "–") for page in pages))
         for topic, clock, name, shares in of_parts
     ]
-    return (("Page load time compared with plain DNS", *map(page_title, pages)), *rows) if rows else ()
+    return (
+        (("Page load time compared with plain DNS on the same visit", *map(page_title, pages)), *rows) if rows else ()
+    )
 
 
 def _evidence(parts: Sequence[CampaignAnswer]) -> str:
@@ -280,23 +321,28 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Not measured in real time: {', '.join(only)}." if only else ""
-    machines = ", ".join(dict.fromkeys(machine for part in parts for machine in part.machines))
+    missing = f" Only in virtual time: {', '.join(only)}." if only else ""
     return (
-        "A visit is a DNS exchange on a new connection plus a page load. Numbers: means of the campaigns' medians. "
-        "Ranges: over links and pages. Virtual time excludes computing time. "
-        f"Machines: {machines}. Studies: {', '.join(part.evidence for part in parts)}.{_expected(parts)}{missing}"
+        "A visit is a DNS exchange on a new connection plus a page load (returning: with early data). Numbers are "
+        "means of campaigns' medians; ranges are over links and pages (on DSL: the maximum); the table pools all "
+        "links. Virtual time excludes computing time, so the same delay is a larger percentage."
+        f"{_expected(parts)}{missing}"
     )
+
+
+_HEADLINES = "Headlines of Sengupta et al. (IEEE TNSM 2024) on page loads, checked by one campaign {}"
+_STUDY_COLUMNS = ("Study", "Time", "Campaigns", "Rounds", "Links", "Processors", "Revisions")
 
 
 def _expected(parts: Sequence[CampaignAnswer]) -> str:
     """Sentence on how far, for each clock and unit, the numbers of a further campaign may differ from ours.
 
-    It is empty if no number has an interval.
+    The table has the limit of each of its numbers; the sentence has the largest limit of the other numbers. It is empty
+    if no number has an interval.
     """
     by_clock: list[str] = []
     for clock, name in _CLOCKS.items():
-        of_clock = [number for part in parts if part.clock == clock for number in part.numbers]
+        of_clock = [number for part in parts if part.clock == clock for number in part.numbers if not number.in_table]
         limits = []
         for unit, of_difference in _DIFFERENCES.items():
             widths = [number.mean - number.low for number in of_clock if number.unit == unit and number.low is not None]
@@ -307,12 +353,12 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
     if not by_clock:
         return ""
     return (
-        f" If you repeat campaigns, each value differs from ours by at most {', '.join(by_clock)} "
-        "(95\N{NO-BREAK SPACE}% probability)."
+        " A further campaign's value lies within ± (95\N{NO-BREAK SPACE}% probability); outside the table, ± is at "
+        f"most {', '.join(by_clock)}."
     )
 
 
-_DIFFERENCES = {"%": "percentage points", "RTT": "RTT"}
+_DIFFERENCES = {"RTT": "RTT", "%": "points"}
 """For each unit of numbers: unit of the difference between two of them."""
 
 
@@ -327,11 +373,12 @@ def _rounded_up(value: float) -> str:
 def _counts(verdicts: pl.DataFrame | None) -> str:
     if verdicts is None:
         return ""
-    measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED, pl.col("paper") != claims.OURS)
+    results = verdicts.filter(pl.col("paper") != claims.OURS)
+    measured = results.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
     if measured.is_empty():
         return ""
     counts = {of: n for of, n in claims.counts(measured).items() if of != Verdict.NOT_MEASURED}
-    return f"Of {measured.height} published results: {counts_text(counts)}."
+    return f"We measured {measured.height} of {results.height} published results: {counts_text(counts)}."
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -365,12 +412,24 @@ def renew_readme(dataset: Dataset, folder: Path) -> None:
 def as_markdown(whole: Whole) -> str:
     """The answer as Markdown for the README."""
     points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
-    rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
-    headlines = ["The paper's headlines on page loads (Sengupta et al., IEEE TNSM 2024):", "", *rows] if rows else []
-    table = [f"| {' | '.join(row)} |" for row in whole.increases]
-    table[1:1] = [f"|---|{'---:|' * (len(row) - 1)}" for row in whole.increases[:1]]
-    texts = ["\n".join(points), "\n".join(table), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]
+    rows = [_filled(f"- *{statement}*: {verdict}.", "  ") for _, statement, verdict in whole.headlines]
+    headlines = [f"{whole.headlines_of}:", "", *rows] if rows else []
+    texts = [
+        "\n".join(points),
+        _table(whole.increases, "---:|"),
+        _filled(whole.evidence),
+        _table(whole.studies, "---|"),
+        "\n".join(headlines),
+        _filled(whole.counts),
+    ]
     return "\n\n".join(text for text in texts if text)
+
+
+def _table(rows: Sequence[Sequence[str]], rule: str) -> str:
+    """Markdown of a table; the first row is the header, `rule` aligns all columns but the first."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines[1:1] = [f"|---|{rule * (len(row) - 1)}" for row in rows[:1]]
+    return "\n".join(lines)
 
 
 def _filled(text: str, indent: str = "") -> str:

@@ -208,6 +208,9 @@ def _index(content: _Content) -> dict[str, Any]:
 def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
     own = None if content.verdicts is None else study_verdicts(study, content.folder)
     judged = [] if own is None else own.rows(named=True)
+    on_claims_page: set[tuple[str, str]] = set()
+    if content.verdicts is not None:
+        on_claims_page = set(content.verdicts.select("claim_id", "campaign").iter_rows())
     by_paper = _by_paper(content.verdicts)
     return _render(
         "study.html",
@@ -217,6 +220,7 @@ def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
             "counts": by_paper.get(study.paper.name) if study.paper else None,
             "figure_parts": _parts(figures),
             "verdicts": judged,
+            "on_claims_page": on_claims_page,
             "loads": saved_loads(content.dataset, content.folder) if study is content.study else [],
             "about": facts.saved(content.folder, study.name),
             "specs": _specs(figures),

@@ -352,8 +352,8 @@ FIGURES = (
         paper_figure="Table 2",
         notebook="authoritative",
         caption="Variance of the response time on kept connections, measured between the DNS proxies at client and "
-        "server. Our emulated links have a constant delay, so only the measuring machine causes variance. In the "
-        "paper, the path over the Internet also causes variance.",
+        "server, without the time that the authoritative server takes. Our emulated links have a constant delay, so "
+        "only the measuring machine causes variance. In the paper, the path over the Internet also causes variance.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
         data=partial(with_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),

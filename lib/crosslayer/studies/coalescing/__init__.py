@@ -27,6 +27,8 @@ class Options:
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 """Links of the paper by ascending RTT."""
+SLOWEST_UPLINK = "dsl"
+"""The link of `LINKS` with the slowest uplink. Sending the packets of a handshake takes longest there."""
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
 """Pages of the paper, simplest first."""
 

@@ -6,6 +6,7 @@ Each visit is compared with a visit that uses plain DNS and has the same state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -13,8 +14,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent, reach
-from crosslayer.figures.style import page_title
-from crosslayer.studies.coalescing import PAGES
+from crosslayer.figures.style import link_title, page_title
+from crosslayer.studies.coalescing import PAGES, SLOWEST_UPLINK
 from crosslayer.studies.combinations.figures import VISITS
 from crosslayer.studies.combinations.metrics import combined, costs
 from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, AnswerNumber, AnswerValues, StudyAnswer
@@ -23,15 +24,16 @@ from crosslayer.vocabulary import Protocol
 _QUIC = (Protocol.DOQ, Protocol.DOH3)
 _TCP = (Protocol.DOT, Protocol.DOH)
 _TITLES: Mapping[tuple[Protocol, ...], str] = {protocols: " or ".join(protocols) for protocols in (_QUIC, _TCP)}
+_ON_SLOWEST = link_title(SLOWEST_UPLINK)
 _MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
 def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
     """Cost of encrypted DNS on a first and on a returning visit.
 
-    For the transports over QUIC and for those over TCP: the lowest and the highest of the cells' medians, in multiples
-    of the RTT. For DoQ and for DoH: the median of each page on all links together, in percent. For DoQ on a returning
-    visit: also the highest of the cells' medians, in percent.
+    For the transports over QUIC and for those over TCP: medians of cells as in `extremes`, in multiples of the RTT. For
+    DoQ and for DoH: the median of each page on all links together, in percent. For DoQ on a returning visit: also the
+    highest of the cells' medians, in percent.
     """
     rows = combined(inputs.dns_exchanges, inputs.page_loads).filter(pl.col("page").is_in(PAGES))
     result = []
@@ -41,15 +43,43 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
         if any(set(PAGES) - set(each["page"]) for each in cells.values()):
             return ()
         for protocols, title in _TITLES.items():
-            rtts = pl.concat(cells[protocol]["rtt"] for protocol in protocols).to_list()
-            result += [AnswerNumber(topic, f"{title}, {end}", "RTT", of_cells(rtts)) for end, of_cells in _ENDS.items()]
+            rows_of = pl.concat(cells[protocol] for protocol in protocols).rows(named=True)
+            ends = extremes(rows_of, "rtt")
+            result += [AnswerNumber(topic, f"{title}, {which}", "RTT", row["rtt"]) for which, row in ends.items()]
         for protocol in (Protocol.DOQ, Protocol.DOH):
             pages = dict(_medians(inputs, of[protocol], ("page",)).select("page", "percent").iter_rows())
             result += [AnswerNumber(topic, f"{protocol}, {page_title(page)}", "%", pages[page]) for page in PAGES]
     return [*result, AnswerNumber(RETURNING_VISIT, _MOST, "%", max(cells[Protocol.DOQ]["percent"]))]
 
 
-_ENDS = {"smallest": min, "largest": max}
+def extremes(cells: Sequence[Mapping[str, Any]], value: str) -> dict[str, Mapping[str, Any]]:
+    """Rows with the smallest and largest value on other links than `SLOWEST_UPLINK`, and with the largest on it.
+
+    Parameters
+    ----------
+    cells
+        A row for each cell, with the column `link`.
+    value
+        Column of the values.
+
+    Returns
+    -------
+    dict
+        Rows by name, for `added`. If only one of the two groups of links was measured, its smallest and largest value.
+    """
+    others, slowest = ([row for row in cells if (row["link"] == SLOWEST_UPLINK) == on] for on in (False, True))
+    by_value = itemgetter(value)
+    named = {"smallest": min(others or slowest, key=by_value), "largest": max(others or slowest, key=by_value)}
+    if others and slowest:
+        named[_ON_SLOWEST] = max(slowest, key=by_value)
+    return named
+
+
+def added(values: AnswerValues, topic: str, name: str, *, unit: str = "RTT") -> str:
+    """Cost of transports as text, e.g. `1.0 to 1.1 RTT, 1.6 on DSL`, from numbers that `extremes` named."""
+    ends = pl.Series([values[topic, f"{name}, {end}"] for end in ("smallest", "largest")])
+    on_slowest = values.get((topic, f"{name}, {_ON_SLOWEST}"))
+    return f"{reach(ends, 1)} {unit}" + ("" if on_slowest is None else f", {on_slowest:.1f} on {_ON_SLOWEST}")
 
 
 def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -68,24 +98,18 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
     if not values:
         return StudyAnswer()
 
-    def rtts(topic: str, protocols: tuple[Protocol, ...]) -> str:
-        return reach(pl.Series([values[topic, f"{_TITLES[protocols]}, {end}"] for end in _ENDS]), 1)
-
-    def pages(topic: str, protocol: Protocol) -> dict[str, str]:
-        shares = {page: values[topic, f"{protocol}, {page_title(page)}"] for page in PAGES}
-        return {page: percent(share, 0 if abs(share) >= 2 else 1) for page, share in shares.items()}
-
+    quic, tcp = (_TITLES[protocols] for protocols in (_QUIC, _TCP))
     on_first = (
-        f"DoQ or DoH3 adds {rtts(FIRST_VISIT, _QUIC)} round-trips (RTT) to plain DNS. "
-        f"DoT or DoH adds {rtts(FIRST_VISIT, _TCP)} RTT."
+        f"Compared with plain DNS, {quic} adds {added(values, FIRST_VISIT, quic, unit='round-trips (RTT)')}. "
+        f"{tcp} adds {added(values, FIRST_VISIT, tcp)}."
     )
     on_returning = (
-        f"With early data, DoQ or DoH3 adds {rtts(RETURNING_VISIT, _QUIC)} RTT. On the slowest uplink, DoQ's cost "
-        f"reaches {percent(values[RETURNING_VISIT, _MOST], 0)} of the page load time. Resumed DoT or DoH adds "
-        f"{rtts(RETURNING_VISIT, _TCP)} RTT."
+        f"With early data, {quic} adds {added(values, RETURNING_VISIT, quic)}; DoQ adds at most "
+        f"{percent(values[RETURNING_VISIT, _MOST], 0).removeprefix('+')} to the page load time. Resumed {tcp} adds "
+        f"{added(values, RETURNING_VISIT, tcp)}."
     )
     increases = tuple(
-        (topic, name, pages(topic, protocol))
+        (topic, name, {page: f"{protocol}, {page_title(page)}" for page in PAGES})
         for topic, doq, doh in (
             (FIRST_VISIT, "DoQ", "DoH"),
             (RETURNING_VISIT, "DoQ with early data", "DoH, resumed"),

@@ -308,7 +308,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
 
 def visits(frame: pl.DataFrame) -> AnyChart:
     """Chart of the costs: one row per transport, one column per kind of visit. All links of a page are pooled."""
-    shown = frame.filter(pl.col("source") == "pooled")
+    shown = frame.filter(source="pooled")
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     pages = sorted(shown["page"].unique())
@@ -338,9 +338,9 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{reach(added, 1)} % with {BEST[protocol] if visit == _RETURNING else protocol}")
         sentences.append(f"{visit.capitalize()}: {', '.join(parts)}.")
     return (
-        "Increase of the PLT over the same kind of visit with plain DNS. Each range goes from the smallest to the "
-        "largest median of a link and page. In the figure, in contrast, all links of a page are pooled. "
-        f"{' '.join(sentences)}"
+        f"Increase of the PLT over the same kind of visit with plain DNS. {' '.join(sentences)} These ranges are over "
+        "the medians of all pairs of link and page. They can be wider than the range of the dots in the figure, since "
+        "each dot pools the links of one page."
     )
 
 
@@ -446,12 +446,11 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First series, as in TNSM24: "
-        "in the visit with DoQ, the page load has a web ticket (a session ticket of the web server) and an "
-        "address-validation token; in the visit with DoUDP, it has neither. Other series: both page loads have no web "
-        "ticket, both have a web ticket, or both have a web ticket and a token.",
-        note=f"{_NOTE} In the first series, the two visits differ in the DNS exchange and in the kind of page load. In "
-        "all other series, the two visits differ only in the DNS exchange.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. A visit is a DNS exchange and a "
+        "page load. In the first series, as in TNSM24, only the visit with DoQ has a web ticket (a session ticket of "
+        "the web server) and an address-validation token for its page load. In the other series, both visits have the "
+        "same: no web ticket, a web ticket, or a web ticket and a token.",
+        note=_NOTE,
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
         table=_TABLE,
@@ -466,6 +465,7 @@ FIGURES = (
         note=f"{_NOTE} Each dot is the median over the rounds of one page on all emulated links together.",
         data=visits_data,
         chart=visits,
+        counted="pooled",
         table=("visit", "source", "page", "link", "series", "n", "median", "low", "high"),
         verdict=visits_verdict,
     ),

@@ -39,9 +39,9 @@ def gateway_verdict(frame: pl.DataFrame) -> str:
         for series in (NOW, LIKE, SAME)
     )
     return (
-        "A local gateway with one connection for DNS and page shortens the PLT of a first visit: "
-        f"by {now}, compared with no gateway; by {like}, compared with a gateway with two connections. With a gateway "
-        f"with two connections, the PLT is {same} longer than without a gateway. Ranges: over links and pages."
+        f"Compared with no gateway, a local gateway with one connection for DNS and page shortens the PLT by {now}. "
+        f"Compared with a gateway with two connections, it shortens the PLT by {like}. A gateway with two connections "
+        f"lengthens the PLT by {same}, compared with no gateway. Ranges: over links and pages."
     )
 
 

@@ -229,10 +229,9 @@ def saved_verdict(frame: pl.DataFrame) -> str:
     if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
-        "Each value compares a lookup with early data with a lookup with a full handshake at the same loss rate. The "
-        "time with early data counts as shorter only if the whole 95 % interval of the difference (full handshake "
-        f"minus early data) is above 0. {'. '.join(sentences)}. If the first flight is lost, the early data in it is "
-        "lost, too."
+        "Each value is the time of a lookup with a full handshake, minus the time with early data at the same loss "
+        "rate. The lookup with early data counts as shorter only if the whole 95 % interval of this difference is "
+        f"above 0. {'. '.join(sentences)}. If the first flight is lost, the early data in it is lost, too."
     )
 
 

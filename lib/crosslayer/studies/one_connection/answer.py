@@ -50,14 +50,14 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
         return StudyAnswer()
     of = {name: value for (_, name), value in values.items()}
     titles = [page_title(page) for page in _PAGES]
-    shares = ", ".join(f"{percent(of[_OF_PAGE.format(title)], 0)} on {title}" for title in titles)
+    shares = ", ".join(f"{-of[_OF_PAGE.format(title)]:.0f}\N{NO-BREAK SPACE}% on {title}" for title in titles)
     first, back = (
         f"{of[f'{name}, largest']:.2f} RTT ({percent(of[f'{name}, largest share'], 1)})" for name in _ADDED.values()
     )
     saved = reach(pl.Series([of[name] for name in _SAVED]), 1)
     sentence = (
-        f"The document of a first visit arrives {saved} RTT earlier than with DoQ on a second connection: {shares}. "
-        f"Compared with plain DNS, the document arrives at most {first} later on a first visit, {back} on a returning "
+        f"The document of a first visit arrives {saved} RTT earlier than with DoQ on a second connection. This saves "
+        f"{shares}. Compared with plain DNS, it arrives at most {first} later on a first visit, {back} on a returning "
         "one."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))

@@ -9,7 +9,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.data import Observed
-from crosslayer.claims.measures import Measure, median
+from crosslayer.claims.measures import Limited, Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from, with_columns
 from crosslayer.claims.rules import Number, Ordering, by_id, claim, within
 from crosslayer.claims.tolerances import FRACTION, IN_RTTS
@@ -106,7 +106,7 @@ CLAIMS = Claims(
         claim(
             "PATH6",
             "With loss one connection costs the median first visit nothing",
-            {link: FRACTION.at_least + worth("first visit", link) for link in _LOSSY},
+            {link: Limited(worth("first visit", link), -FRACTION.at_least, upper=False) for link in _LOSSY},
             Ordering(unit="RTT", criterion=f"95 % interval of each difference above -{FRACTION.at_least} RTT"),
         ),
     ),

@@ -228,10 +228,10 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
             parts.append(f"{reach(some['median'], 2)} RTT at {_quantile(str(measure))}{where}")
         sentences.append(f"{series}: {', '.join(parts)}.")
     return (
-        f"Time saved by early data (ranges: over the paths). {' '.join(sentences)} "
+        "Time saved by early data (ranges: over the paths), in RTTs of the idle path. So a round-trip through a full "
+        f"queue counts as more than one RTT. {' '.join(sentences)} "
         f"{'Apart from these exceptions' if exceptions else 'On every path'}, the whole 95 % interval of the saved "
-        "time lies above 0. The unit is the RTT of the idle path, so a round-trip through a full queue counts as more "
-        "than one RTT."
+        "time lies above 0."
     )
 
 
@@ -305,10 +305,10 @@ FIGURES = (
         name="path-early-data",
         title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
-        caption="Time saved by early data on 4G. Rows: the property of the path that is varied, and its setting. DoQ: "
-        "a lookup over DoQ. HTTP/3: a lookup over DoH3, as an example of a small GET. The title of each plot names "
-        "a quantile of the lookup time, e.g. P95 (95th percentile). Each mark is this quantile with a full handshake, "
-        "minus the same quantile with early data. Loaded: a TCP download fills the queue.",
+        caption="Time saved by early data. Each row is one path: the link 4G, with one property set to the value "
+        "shown. DoQ: a lookup over DoQ. HTTP/3: a lookup over DoH3, as an example of a small GET. The title of each "
+        "plot names a quantile of the lookup time, e.g. P95 (95th percentile). Each mark is this quantile with a full "
+        "handshake, minus the same quantile with early data. Loaded: a TCP download fills the queue.",
         note="RTT means the RTT of the idle path. Bars: 95 % intervals (bootstrap over rounds). The 99th percentile "
         "(P99) is drawn only for points with at least 100 lookups.",
         data=early_data_data,

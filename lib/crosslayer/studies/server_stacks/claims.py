@@ -10,7 +10,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.data import NotMeasured, Observed
-from crosslayer.claims.measures import Measure, median
+from crosslayer.claims.measures import Limited, Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source, with_columns
 from crosslayer.claims.rules import Cause, Ordering, by_id, claim, within
 from crosslayer.studies.server_stacks.conditions import (
@@ -105,29 +105,26 @@ def _same_cost(o: Observed) -> Mapping[str, Measure]:
 
 
 def _much_later(what: str, page: str) -> Measure:
-    """Margin in RTTs, above 0 if the second server completes the document more than 0.5 RTT later than the first."""
-    return later(what, DOCUMENT, page) - 0.5
+    """How much later the second server completes the document; limit: more than 0.5 RTT."""
+    return Limited(later(what, DOCUMENT, page), 0.5, upper=False)
 
 
 def _saved_more(page: str) -> Measure:
-    """Margin in RTTs for the claim that one connection saves at least as much time with the second server.
-
-    It is above 0 if the saving with the second server exceeds the saving with the first server minus `SAME_RTT`.
-    """
-    return SAME_RTT - cost(_OVER_DOQ, page, less=True)
+    """How much less one connection saves with the second server than with the first; limit: below `SAME_RTT`."""
+    return Limited(cost(_OVER_DOQ, page, less=True), SAME_RTT, upper=True)
 
 
 def _not_slower(comparison: VisitComparison, page: str) -> Measure:
-    """Margin in RTTs for the claim that, with the second server, `comparison.visit` is not slower than the other visit.
+    """How much longer `comparison.visit` takes with the second server than `comparison.other`.
 
-    It is above 0 if `comparison.visit` takes less than `_SAME_COST_RTT` longer than `comparison.other`.
+    Limit: below `_SAME_COST_RTT`.
     """
-    return _SAME_COST_RTT - cost(comparison, page)
+    return Limited(cost(comparison, page), _SAME_COST_RTT, upper=True)
 
 
 def _token_saves_less(page: str) -> Measure:
-    """Margin in RTTs, above 0 if the token saves less time with the second server than with the first."""
-    return cost(_TOKEN, page, less=True) * -1.0
+    """How much more time the token saves with the second server than with the first; limit: below 0."""
+    return Limited(cost(_TOKEN, page, less=True), 0.0, upper=True)
 
 
 _BY_NAME = {comparison.name: comparison for comparison in ANSWER}

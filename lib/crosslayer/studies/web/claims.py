@@ -292,8 +292,8 @@ CAUSES: dict[Cause | str, str] = {
     _share_of("DoQ", BASELINE, "PLT", every_page): "I118",
     _share_of("DoH", BASELINE, "PLT", every_page): "I119",
     Cause(
-        "The FCP is earlier than over DoUDP if a DoUDP query is lost and waits for its timer. On our links without "
-        "loss, {0} % of these queries were sent again.",
+        "A guess: in the paper, DoUDP queries were lost and waited for their timer, so other transports were faster. "
+        "On our links without loss, {0} % of these queries were sent again. A median over rounds hides rare losses.",
         (median("DoUDP again").by(_SOME),),
     ): "I114",
     Cause(
