@@ -543,7 +543,7 @@ def medians_by_hand(page: str, exchange: tuple[str, str], load: tuple[str, str])
 def means_and_half_widths(cells: tuple[str, ...]) -> list[tuple[float, float]]:
     """The numbers of cells such as `+34.3 ± 0.1 %`."""
     numbers = [re.fullmatch(r"\+([\d.]+)\xa0±\xa0([\d.]+)\xa0%", cell) for cell in cells]
-    return [(float(found[1]), float(found[2])) for found in numbers if found]
+    return [(float(number[1]), float(number[2])) for number in numbers if number]
 
 
 @pytest.mark.slow

@@ -129,10 +129,17 @@ def provenance(dataset: Dataset) -> dict[str, str]:
         "Rows": "; ".join(f"{name}: {count}" for name, count in counted.items()) or "not recorded",
         "Git revision": f"{campaign.git_revision or 'unknown'}{clean}",
         "Host": host_text(campaign),
-        "Link emulated by": _BACKENDS.get(campaign.backend, campaign.backend),
+        "Link emulated by": _link(campaign),
         "Schema version": str(campaign.schema_version),
         "Notes": " ".join(campaign.notes) or "none",
     }
+
+
+def _link(campaign: Campaign) -> str:
+    """What emulated the link, as text. In virtual time, the campaign ran in a guest with a kernel of its own."""
+    if campaign.clock == "virtual" and campaign.backend == "netem":
+        return "netem in the kernel of the guest (User-Mode Linux)"
+    return _BACKENDS.get(campaign.backend, campaign.backend)
 
 
 def whole(dataset: Dataset) -> str:
