@@ -695,7 +695,7 @@ def test_a_value_with_a_limit_is_shown_itself_and_not_its_distance() -> None:
     later = {"first": constant(0.02, 0.01, 0.03), "second": constant(0.3, 0.2, 0.4)}
     outcome = run(rules.Ordering(unit="RTT"), {name: Limited(of, 0.05, upper=True) for name, of in later.items()})
     assert outcome.verdict == Verdict.NOT_REPRODUCED
-    assert outcome.why.endswith("1 is exceeded significantly. Strongest evidence against it: second: +0.30 RTT.")
+    assert outcome.why.endswith("1 is violated significantly. Strongest evidence against it: second: +0.30 RTT.")
     both_sides = rules.within({"one": constant(1.0, 0.95, 1.05), "other": constant(1.1, 1.05, 1.14)}, 1.0, 0.15)
     assert "Weakest: other, not above 1.15: +1.10 RTT." in run(rules.Ordering(unit="RTT"), both_sides).why
 

@@ -323,7 +323,8 @@ class Number:
             return "equal values"
         limits = [f"at least {t.at_least:.3g}{unit}"] if t.share and t.at_least else []
         limits += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < math.inf else []
-        limits += ["at most half of it"] if t.at_most_share == 0.5 else []
+        most = "half" if t.at_most_share == 0.5 else f"{t.at_most_share * 100:.0f} %"
+        limits += [f"at most {most} of it"] if t.at_most_share < math.inf else []
         share = "a third" if round(t.share, 2) == 0.33 else f"{t.share * 100:.0f} %"
         distance = share if t.share else f"{t.at_least:.3g}{unit}"
         return f"95 % interval within {distance} of the claimed value" + (f" ({', '.join(limits)})" if limits else "")
@@ -453,7 +454,7 @@ class Ordering:
             agreeing = "limits are kept" if limit else "comparisons have the claimed sign"
             text = f"{right} of {count} {agreeing}, {sure} of them significantly"
             if wrong and limit:
-                text += f"; {wrong} {'is' if wrong == 1 else 'are'} exceeded significantly"
+                text += f"; {wrong} {'is' if wrong == 1 else 'are'} violated significantly"
             elif wrong:
                 text += f"; {wrong} {'has' if wrong == 1 else 'have'} the opposite sign significantly"
             text += ", but jointly they do not refute the claim" if wrong > count - enough and not refuted else ""

@@ -48,8 +48,6 @@ class AnswerInterval(msgspec.Struct, frozen=True):
     """Standard deviation of the campaigns' true values (`FurtherCampaign.between`)."""
     held_out: int
     """Number of campaigns whose value lies in the prediction interval that the other campaigns give."""
-    in_table: bool = False
-    """Whether the table of increases shows the number, with its interval."""
 
 
 class CampaignAnswer(msgspec.Struct, frozen=True):
@@ -73,8 +71,16 @@ class CampaignAnswer(msgspec.Struct, frozen=True):
     """Revision of the campaign, then those of its repeats; each once."""
     sentences: tuple[tuple[str, str], ...]
     increases: tuple[tuple[str, str, dict[str, str]], ...]
+    """As `StudyAnswer.increases`."""
     headlines: tuple[tuple[str, str, str], ...]
     numbers: tuple[AnswerInterval, ...]
+
+    @property
+    def in_table(self) -> dict[tuple[str, str], AnswerInterval]:
+        """The numbers of `increases`, by topic and name."""
+        names = {(topic, name) for topic, _, pages in self.increases for name in pages.values()}
+        by_name = {(number.topic, number.name): number for number in self.numbers}
+        return {key: number for key, number in by_name.items() if key in names}
 
     @property
     def campaigns(self) -> int:
@@ -152,11 +158,6 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     if own == StudyAnswer():
         path.unlink(missing_ok=True)
         return
-    shown = {(topic, name) for topic, _, pages in own.increases for name in pages.values()}
-    numbers = tuple(
-        msgspec.structs.replace(number, in_table=(number.topic, number.name) in shown) for number in numbers
-    )
-    by_name = {(number.topic, number.name): number for number in numbers}
     rounds = [count for one in campaigns for count in one.rounds_per_cell]
     part = CampaignAnswer(
         campaign.study,
@@ -167,10 +168,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
         tuple(dict.fromkeys(_processor(one.campaign.host) for one in campaigns)),
         tuple(dict.fromkeys((one.campaign.git_revision or "unknown")[:7] for one in campaigns)),
         own.sentences,
-        tuple(
-            (topic, transport, {page: _increase(by_name[topic, name]) for page, name in pages.items()})
-            for topic, transport, pages in own.increases
-        ),
+        tuple((topic, transport, dict(pages)) for topic, transport, pages in own.increases),
         own.headlines,
         numbers,
     )
@@ -302,12 +300,12 @@ def _topic(topic: str, part: CampaignAnswer) -> str:
 
 
 def _increases(parts: Sequence[CampaignAnswer]) -> tuple[tuple[str, ...], ...]:
-    of_parts = [(topic, _CLOCKS[part.clock], name, shares) for part in parts for topic, name, shares in part.increases]
-    pages = list(dict.fromkeys(page for _, _, _, shares in of_parts for page in shares))
-    rows = [
-        (f"{topic}, {clock}: {name}", *(shares.get(page, "–") for page in pages))
-        for topic, clock, name, shares in of_parts
-    ]
+    of_parts = [(part, topic, transport, names) for part in parts for topic, transport, names in part.increases]
+    pages = list(dict.fromkeys(page for _, _, _, names in of_parts for page in names))
+    rows = []
+    for part, topic, transport, names in of_parts:
+        cells = {page: _increase(part.in_table[topic, name]) for page, name in names.items()}
+        rows.append((f"{topic}, {_CLOCKS[part.clock]}: {transport}", *(cells.get(page, "–") for page in pages)))
     return (
         (("Page load time compared with plain DNS on the same visit", *map(page_title, pages)), *rows) if rows else ()
     )
@@ -342,7 +340,13 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
     """
     by_clock: list[str] = []
     for clock, name in _CLOCKS.items():
-        of_clock = [number for part in parts if part.clock == clock for number in part.numbers if not number.in_table]
+        of_clock = [
+            number
+            for part in parts
+            if part.clock == clock
+            for number in part.numbers
+            if (number.topic, number.name) not in part.in_table
+        ]
         limits = []
         for unit, of_difference in _DIFFERENCES.items():
             widths = [number.mean - number.low for number in of_clock if number.unit == unit and number.low is not None]
