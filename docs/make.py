@@ -138,7 +138,8 @@ def studies() -> str:
     rows = [
         "# Studies",
         "",
-        "Transports, links and pages of the committed campaigns. `crosslayer measure -h` lists every link and page.",
+        "Transports, links and pages of the committed campaigns. `crosslayer measure -h` lists every link and page,",
+        "except the links of `single-query`, which are two resolvers for each of six vantage points.",
         "In the study `resolvers`, links are vantage points and pages are names; its plan has the transports.",
         "",
         "| study | paper or question | DNS transports | links | pages | campaigns (rounds) |",

@@ -95,7 +95,7 @@ def verdict(findings: list[Finding]) -> str:
         return f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {way}"
     netem = any(finding.item == "netem" and finding.state is State.OK for finding in findings)
     over = "the netem of its kernel" if netem else "netem in a User-Mode Linux guest"
-    return f"This machine can measure, over {over}. The committed campaigns instead: `crosslayer report`."
+    return f"This machine can measure, over {over}. To analyse a committed campaign: `crosslayer report data/raw/NAME`."
 
 
 def _in_the_way(findings: list[Finding]) -> list[Finding]:

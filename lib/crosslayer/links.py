@@ -219,6 +219,8 @@ class Profile:
             if (rate := getattr(self, key)) is not None and rate < _LEAST_MBIT:
                 step = f"Give at least {_LEAST_MBIT:g}."
                 raise FieldError(f"must be at least {_LEAST_MBIT:g}, is {rate:g}", key=key, next_step=step)
+        if self.queue is not None or self.queue_bdp is not None:
+            self._check_queue_of_trace()
         if self.queue_bdp and not (self.rtt_ms and (self.download_mbit or self.upload_mbit)):
             raise FieldError("has no bandwidth-delay product", key="queue_bdp", next_step="Give rtt_ms and a rate.")
         if self.queue and not (self.download_mbit or self.upload_mbit):
@@ -274,6 +276,16 @@ class Profile:
                 raise FieldError(
                     "is not the minimum RTT of the trace", key="rtt_ms", next_step=f"Give {least}, or none."
                 )
+
+    def _check_queue_of_trace(self) -> None:
+        """Raise `FieldError` if traces have the rates of both directions: then no direction has another queue."""
+        course = self.course
+        if course is not None and course.down is not None and course.up is not None:
+            raise FieldError(
+                "cannot be set: each direction of the trace has a FIFO of its own",
+                key="queue" if self.queue_bdp is None else "queue_bdp",
+                next_step="Leave it out; `queue_packets = 100`, or `--queue 100`, sets the length of the FIFO.",
+            )
 
     @property
     def course(self) -> Course | None:
@@ -574,6 +586,8 @@ def varied(
         values |= _least(chosen_trace)
         values |= {"download_mbit": None} if course.down else {}
         values |= {"upload_mbit": None} if course.up else {}
+        if course.down and course.up and "queue_packets" in values:
+            del values["queue"]  # the length of the trace's own FIFO
         trace = "+".join(Path(word).name for word in trace.split(","))
     if faults:
         values["faults"] = (*profile.faults, *faults)

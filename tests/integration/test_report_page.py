@@ -47,7 +47,9 @@ def index(tmp_path_factory: pytest.TempPathFactory, dataset: Dataset) -> Path:
             "role": "measured",
             "plt_ms": plt_ms,
         }
-        about = About(condition=h3, profile={"rtt_ms": 14.8}, table="page_loads", rows={"page_loads": [row]})
+        about = About(
+            condition=h3, profile={"rtt_ms": 14.8}, clock="wall", table="page_loads", rows={"page_loads": [row]}
+        )
         path = dataset.folder / "captures" / link / "example.org" / "0"
         path.mkdir(parents=True, exist_ok=True)
         for ending, content in kept_files(about, [], "").items():

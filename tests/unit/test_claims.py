@@ -689,13 +689,13 @@ def test_a_value_with_a_limit_is_shown_itself_and_not_its_distance() -> None:
     saved = {"first": constant(2.155, 0.9, 4.1), "second": constant(3.0, 2.9, 3.1)}
     outcome = run(rules.Ordering(unit="RTT"), {name: Limited(of, -0.05, upper=False) for name, of in saved.items()})
     assert outcome.verdict == Verdict.REPRODUCED
-    assert outcome.why == "2 of 2 limits are kept, 2 of them significantly. Weakest: first: +2.15 RTT."
+    assert outcome.why == "2 of 2 limits are kept (2 significantly). Weakest: first: +2.15 RTT."
     assert outcome.estimate is not None
     assert (outcome.estimate.value, outcome.estimate.interval) == (2.155, pytest.approx((0.9, 4.1), abs=0.1))
     later = {"first": constant(0.02, 0.01, 0.03), "second": constant(0.3, 0.2, 0.4)}
     outcome = run(rules.Ordering(unit="RTT"), {name: Limited(of, 0.05, upper=True) for name, of in later.items()})
     assert outcome.verdict == Verdict.NOT_REPRODUCED
-    assert outcome.why.endswith("1 is violated significantly. Strongest evidence against it: second: +0.30 RTT.")
+    assert outcome.why.endswith("1 is violated (1 significantly). Strongest evidence against it: second: +0.30 RTT.")
     both_sides = rules.within({"one": constant(1.0, 0.95, 1.05), "other": constant(1.1, 1.05, 1.14)}, 1.0, 0.15)
     assert "Weakest: other, not above 1.15: +1.10 RTT." in run(rules.Ordering(unit="RTT"), both_sides).why
 

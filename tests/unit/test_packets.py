@@ -69,6 +69,7 @@ def a_load() -> tuple[About, list[Frame]]:
     request = {"event": "request", "time": START_NS + 23_000_000, "done": START_NS + 24_000_000, "method": "GET"}
     about = About(
         condition="DoH3 0-RTT and page on one connection",
+        clock="virtual",
         profile={"name": "4g", "title": "4G", "rtt_ms": 91.85},
         table="resolved_loads",
         rows={"resolved_loads": [row]},

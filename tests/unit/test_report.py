@@ -29,12 +29,12 @@ from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.cli import cli
 from crosslayer.figures import Drawing, Figure, Inputs, draw
+from crosslayer.figures.sentences import added, extremes
 from crosslayer.links import load_profiles
 from crosslayer.report import answer, facts, made
 from crosslayer.report import drawing as drawing_all
 from crosslayer.report.files import saved_claims
 from crosslayer.studies import STUDIES, Study, coalescing
-from crosslayer.studies.combinations import answer as combinations_answer
 from crosslayer.study import TOPICS
 
 ROOT = Path(__file__).parents[2]
@@ -199,7 +199,7 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
     summary = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
     summary = re.sub(rf"\b{claims.FOLLOWING}\b", "already determined by another result or the configuration", summary)
     summary = summary.replace("direction only", "reproduced in direction only")
-    assert f"Of the {ours.height} results that TNSM24 prints: <strong>{summary}</strong>" in study_page(index)
+    assert f"{ours.height} results that TNSM24 prints: <strong>{summary}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
     for paper, kind, count in re.findall(r'data-paper="([^"]*)" data-verdict="([^"]+)">(\d+)</a>', text):
@@ -248,7 +248,7 @@ def test_an_interval_without_width_is_given_as_text(folder: Path, dataset: Datas
     report.save_claims(flat, dataset, folder)
     page = claims_page(report.write_index(dataset, folder))
     row = page[page.index('<tr id="T077"') : page.index("</tr>", page.index('<tr id="T077"'))]
-    assert '<td data-label="Ours">34.24 RTT</td><td data-label="95 % interval">within the last digit</td>' in row
+    assert '<td data-label="Ours">34.24 RTT</td><td data-label="95 % interval">narrower than its last digit</td>' in row
 
 
 def test_headline_numbers_are_those_of_their_claims(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
@@ -259,12 +259,14 @@ def test_headline_numbers_are_those_of_their_claims(folder: Path, dataset: Datas
     row = verdicts.row(by_predicate=pl.col("claim_id") == "T077", named=True)
     assert row["low"] < row["ours"] < row["high"]
     assert claims.interval(row) == "[1.03, 1.03]"
-    assert f"<td>{claims.ours(row)}</td><td>within the last digit</td><td>1.03 RTT</td>" in headlines
+    cells = (("Ours", claims.ours(row)), ("95 % interval", "narrower than its last digit"), ("Published", "1.03 RTT"))
+    assert "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in cells) in headlines
     wide = verdicts.with_columns(
         pl.when(pl.col("claim_id") == "T077").then(1.5).otherwise(pl.col("high")).alias("high")
     )
     report.save_claims(wide, dataset, folder)
-    assert "<td>[1.03, 1.50]</td><td>1.03 RTT</td>" in report.write_index(dataset, folder).read_text()
+    page = report.write_index(dataset, folder).read_text()
+    assert '>[1.03, 1.50]</td><td data-label="Published">1.03 RTT</td>' in page
 
 
 def test_a_claim_without_a_number_has_a_dash_on_top(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_a_claim_without_a_number_has_a_dash_on_top(tmp_path: Path) -> None:
     dataset = Dataset.open(synthetic.write(tmp_path / "dataset", links=["fiber"], rounds=7, h3=["1-rtt"]))
     report.save_claims(report.check_claims(dataset), dataset, tmp_path)
     page = report.write_index(dataset, tmp_path).read_text()
-    assert page.count("<td>–</td><td>–</td>") >= 2
+    assert page.count('<td data-label="Ours">–</td><td data-label="95 % interval">–</td>') >= 2
 
 
 def test_without_claims_the_page_says_how_to_check_them(folder: Path, dataset: Dataset) -> None:
@@ -577,7 +579,7 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
         by_campaign = [statistics.mean(number.values.values()) for number in shown]
         assert [number.mean for number in shown] == pytest.approx(by_campaign)
     assert "Compared with plain DNS, DoQ or DoH3 adds 1.0 to 1.1 round-trips (RTT), 1.6 on DSL." in on_first
-    assert "DoQ or DoH3 adds 0.0 RTT, 0.3 on DSL; DoQ adds at most 11\N{NO-BREAK SPACE}% to the" in on_returning
+    assert "DoQ or DoH3 adds 0.0 RTT, 0.3 on DSL (DoQ: at worst +11\N{NO-BREAK SPACE}% page load time)" in on_returning
     heads = ("Page load time compared with plain DNS on the same visit", *(f"{page} (copy)" for page in pages))
     assert of.increases[0] == heads
     assert list(increases)[1:] == [
@@ -596,9 +598,9 @@ def test_the_answer_names_the_cost_on_the_slowest_uplink_separately() -> None:
     name, topic = "DoQ", "First visit"
 
     def text(of: list[dict[str, Any]]) -> str:
-        named = combinations_answer.extremes(of, "rtt")
+        named = extremes(of, "rtt", "dsl")
         values = {(topic, f"{name}, {which}"): row["rtt"] for which, row in named.items()}
-        return combinations_answer.added(values, topic, name)
+        return added(values, topic, name, "dsl")
 
     assert text(cells) == "1.0 to 1.1 RTT, 1.6 on DSL"
     assert text(cells[::2]) == "1.0 to 1.1 RTT"
@@ -616,9 +618,10 @@ def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: P
     over = {
         (visit, what): of["median"] for (visit, what), of in cells.partition_by("visit", "what", as_dict=True).items()
     }
-    separate = over["first visit", "over DoQ, then H3"]
-    assert f"{separate.min():.1f} to {separate.max():.1f} RTT earlier" in sentence
-    assert f"arrives at most {-over['first visit', 'over DoUDP, then H3'].min():.2f} RTT" in sentence
+    separate, later = over["first visit", "over DoQ, then H3"], -over["first visit", "over DoUDP, then H3"].min()
+    on_dsl = cells.filter(visit="first visit", what="over DoQ, then H3", link="dsl")["median"].max()
+    assert f"by {separate.min():.1f} RTT, {on_dsl:.1f} on DSL (median: 25\N{NO-BREAK SPACE}%)" in sentence
+    assert f"Compared with plain DNS, it is at most {later:.2f} RTT" in sentence
     back = f"{-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT"
     assert re.search(rf"later on a first visit, {re.escape(back)} \(\+[\d.]+.%\) on a returning one\.", sentence)
 
@@ -644,9 +647,10 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         assert of_links.startswith(f"{len(campaigns[0]['plan']['links'])}, RTT 15 to ")
         assert cpu == processors.get(name, "AMD EPYC")
         assert set(revisions.split(", ")) == {campaign["git"]["revision"][:7] for campaign in campaigns}
-    assert "Only in virtual time: returning visit, one connection for name and page." in whole.evidence
+    assert whole.evidence.endswith(" In real time: only the first visit.")
     limits = r"0\.01 RTT or [\d.]+ points in virtual time, [\d.]+ RTT in real time"
-    assert re.search(rf"within ± \(95.% probability\); outside the table, ± is at most {limits}\.", whole.evidence)
+    expected = rf"±: 95.% interval for a further campaign \(outside the table at most {limits}\)\."
+    assert re.search(expected, whole.evidence)
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(
@@ -663,19 +667,19 @@ def test_a_campaign_that_lacks_a_page_adds_no_sentence(
 
 
 @pytest.mark.parametrize(
-    ("verdict", "first"),
+    ("verdict", "first", "decided"),
     [
-        ("reproduced", "holds for the worst link and page ("),
-        ("inconclusive", "undecided for the worst link and page ("),
-        ("not reproduced", "does not hold here, not even for the worst link and page ("),
+        ("reproduced", "holds for the worst link and page (", "holds"),
+        ("inconclusive", "undecided for the worst link and page (", "undecided"),
+        ("not reproduced", "does not hold here, not even for the worst link and page (", "does not hold"),
     ],
 )
 def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
-    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame, verdict: str, first: str
+    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame, verdict: str, first: str, decided: str
 ) -> None:
     judged = verdicts.with_columns(verdict=pl.lit(verdict), ours=pl.lit(0.28))
     whole = answer_of(dataset, judged, tmp_path)
-    assert whole.headlines_of.endswith(" on page loads, checked by one campaign in real time")
+    assert whole.headlines_of.endswith(", checked by one campaign in real time")
     headlines = {claim: text for claim, _, text in whole.headlines}
     assert headlines["T001"].startswith(first)
     heatmap = published.load().heatmap
@@ -686,8 +690,8 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
             for link, page, series in percent
             if link in links and series == "DoH + H3 1-RTT"
         )
-        assert f"contradicted by the paper's own Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%);" in headlines[claim]
-        assert headlines[claim].endswith("; our maximum: 28\N{NO-BREAK SPACE}%")
+        assert headlines[claim].endswith(f"; the paper's Fig. 8 shows at most {most:.0f}\N{NO-BREAK SPACE}%")
+        assert headlines[claim].startswith(f"{decided} (at most 28\N{NO-BREAK SPACE}%)")
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) ->
             assert why
             continue
         assert re.search(r"\d", ours), identifier
-        given = re.search(r"\d, .*\d", interval) or interval == "within the last digit"
+        given = re.search(r"\d, .*\d", interval) or interval == "narrower than its last digit"
         assert given or "no interval" in why, identifier
         assert re.fullmatch(r"[a-z ]+", judged), identifier
         assert re.search(rf"Rule {VERSION}: \S", why), identifier

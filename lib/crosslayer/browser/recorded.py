@@ -81,8 +81,8 @@ class Likeness:
         order, apart = "the recording has no times", ""
         if self.swapped is not None and self.apart_ms is not None:
             order, apart = (
-                f"{self.swapped:.1%} of the pairs the other way round",
-                f"starts {self.apart_ms:.0f} ms apart (median); ",
+                f"{self.swapped:.1%} of the pairs of requests are in reverse order",
+                f"median difference of a request's start {self.apart_ms:.0f} ms; ",
             )
         return "\n".join(
             [

@@ -31,6 +31,10 @@ _PACKAGES = (
 )
 
 
+_CODE = ("emulation", "lib", "nix", "setup", "sites")
+"""Folders of a checkout whose files change what is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuringHost:
     """A machine that measures."""
@@ -142,14 +146,17 @@ def revision() -> dict[str, Any]:
 def _checked_out(program: str, root: Path) -> dict[str, Any]:
     """Git revision of a checkout, and whether all its changes are committed, as in `revision`.
 
-    The result is cached: later changes of the checkout do not change the code that this process runs.
+    A new file counts as a change only in the folders of code (`_CODE`), since users put their own links, pages and
+    traces into other folders. The result is cached: later changes of the checkout do not change the code that this
+    process runs.
     """
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    changes = ([*git, "status", "--porcelain", "--untracked-files=no"], [*git, "status", "--porcelain", "--", *_CODE])
+    changed = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for command in changes]
     if head.returncode != 0:
         return {"revision": None, "clean": None}
-    return {"revision": head.stdout.strip(), "clean": not status.stdout.strip()}
+    return {"revision": head.stdout.strip(), "clean": not "".join(changed).strip()}
 
 
 def _cpu() -> str:

@@ -316,17 +316,16 @@ class Number:
     def criterion(self) -> str:
         """The tolerance in words."""
         t = self.tolerance
-        unit = of_distance(self.unit)
         if self.up_to:
             return "95 % interval above 0 and not above the claimed value"
         if not t.share and not t.at_least:
             return "equal values"
-        limits = [f"at least {t.at_least:.3g}{unit}"] if t.share and t.at_least else []
-        limits += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < math.inf else []
+        limits = [f"at least {t.at_least:.3g}{of_distance(self.unit, t.at_least)}"] if t.share and t.at_least else []
+        limits += [f"at most {t.at_most:.3g}{of_distance(self.unit, t.at_most)}"] if t.at_most < math.inf else []
         most = "half" if t.at_most_share == 0.5 else f"{t.at_most_share * 100:.0f} %"
         limits += [f"at most {most} of it"] if t.at_most_share < math.inf else []
         share = "a third" if round(t.share, 2) == 0.33 else f"{t.share * 100:.0f} %"
-        distance = share if t.share else f"{t.at_least:.3g}{unit}"
+        distance = share if t.share else f"{t.at_least:.3g}{of_distance(self.unit, t.at_least)}"
         return f"95 % interval within {distance} of the claimed value" + (f" ({', '.join(limits)})" if limits else "")
 
     def to(self, published: float) -> Number:
@@ -344,15 +343,15 @@ class Number:
         tolerance = self.tolerance.allowed(target)
         allowed = tolerance * (1 + 1e-9)
         distance = ours.value - target
-        unit = spaced(self.unit)
         low, high = (0.0, target) if self.up_to else (target - allowed, target + allowed)
         where = position(ours, low, high)
         verdict = _BY_POSITION[where]
-        claimed = f"claimed {'up to ' if self.up_to else ''}{number(target)}{unit}"
-        text = f"Measured {number(ours.value)}{unit}, {claimed}"
+        claimed = f"claimed {'up to ' if self.up_to else ''}{number(target)}{spaced(self.unit, target)}"
+        text = f"Measured {number(ours.value)}{spaced(self.unit, ours.value)}, {claimed}"
         if distance:
-            text += f": {number(abs(distance))}{of_distance(self.unit)} {'above' if distance > 0 else 'below'}"
-            text += "" if self.up_to else f"; tolerance {number(tolerance)}{of_distance(self.unit)}"
+            size = f"{number(abs(distance))}{of_distance(self.unit, distance)}"
+            text += f": {size} {'above' if distance > 0 else 'below'}"
+            text += "" if self.up_to else f"; tolerance {number(tolerance)}{of_distance(self.unit, tolerance)}"
         if where is Position.ACROSS and ours.interval:
             text += f"; the interval {'exceeds' if low <= ours.value <= high else 'overlaps'} the tolerance"
         failed = verdict is Verdict.NOT_REPRODUCED and not self.up_to
@@ -385,7 +384,7 @@ class Bound:
     def criterion(self) -> str:
         """The bound in words."""
         side, bound = ("above", self.above) if self.above is not None else ("below", self.below)
-        return f"95 % interval {side} {bound:g}{spaced(self.unit)}"
+        return f"95 % interval {side} {bound:g}{spaced(self.unit, bound or 0.0)}"
 
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
@@ -395,8 +394,9 @@ class Bound:
         if bound is None:
             raise ValueError("a Bound is above or below something")
         where = position(ours, *((bound, math.inf) if above else (-math.inf, bound)))
-        side, unit = "above" if above else "below", spaced(self.unit)
-        text = f"Measured {number(ours.value)}{unit}, claimed {side} {bound:g}{unit}"
+        side = "above" if above else "below"
+        text = f"Measured {number(ours.value)}{spaced(self.unit, ours.value)}, "
+        text += f"claimed {side} {bound:g}{spaced(self.unit, bound)}"
         text += "; the interval includes this bound" if where is Position.ACROSS and ours.interval else ""
         return _outcome(_BY_POSITION[where], text, ours, self.unit, rounds_to_decide(ours, bound))
 
@@ -445,18 +445,19 @@ class Ordering:
         measure = measures[name]
         limit = measure if isinstance(measure, Limited) else None
         deciding = limit.measure(observed) if limit else margins[name]
-        value = f"{signed(deciding.value)}{spaced(self.unit)}"
+        value = f"{signed(deciding.value)}{spaced(self.unit, deciding.value)}"
         if count == 1:
             undecided = "; the interval includes the limit" if limit else ", not significant"
             text = f"{name}: {value}" + ("" if holds or refuted else undecided)
         else:
             sure, wrong = (sum(margin.sure for margin in side) for side in (upward, downward))
             agreeing = "limits are kept" if limit else "comparisons have the claimed sign"
-            text = f"{right} of {count} {agreeing}, {sure} of them significantly"
+            text = f"{right} of {count} {agreeing} ({sure} significantly)"
             if wrong and limit:
-                text += f"; {wrong} {'is' if wrong == 1 else 'are'} violated significantly"
+                text += f"; {count - right} {'is' if count - right == 1 else 'are'} violated ({wrong} significantly)"
             elif wrong:
-                text += f"; {wrong} {'has' if wrong == 1 else 'have'} the opposite sign significantly"
+                text += f"; {count - right} {'has' if count - right == 1 else 'have'} the opposite sign "
+                text += f"({wrong} significantly)"
             text += ", but jointly they do not refute the claim" if wrong > count - enough and not refuted else ""
             if refuted:
                 which = "Strongest evidence against it"
@@ -560,7 +561,7 @@ def _unresolved(ours: Estimate, resolution: float) -> bool:
 
 
 def _below_the_clock(ours: Estimate, resolution: float, unit: str) -> Outcome:
-    text = f"{number(ours.value)}{spaced(unit)}: {_BELOW} ({resolution:g}{spaced(unit)})."
+    text = f"{number(ours.value)}{spaced(unit, ours.value)}: {_BELOW} ({resolution:g}{spaced(unit, resolution)})."
     experiment = "A campaign in real time, in which computing takes time, would decide it"
     return Outcome(Verdict.INCONCLUSIVE, text, ours, unit, would_decide=experiment)
 
@@ -606,8 +607,8 @@ class Shape:
         if self.spread is not None and _unresolved(spread := self.spread(observed), self.resolution):
             below = _below_the_clock(spread, self.resolution, self.spread_unit)
             return replace(below, why=f"P90 minus P10: {below.why}", estimate=ours, unit=self.unit)
-        unit = spaced(self.unit)
-        text = f"{self.label} {number(ours.value)}{unit}; the claim needs {self.level:g}{unit}"
+        text = f"{self.label} {number(ours.value)}{spaced(self.unit, ours.value)}; "
+        text += f"the claim needs {self.level:g}{spaced(self.unit, self.level)}"
         where = position(ours, self.level, math.inf)
         verdict = _BY_POSITION[where]
         if where is Position.OUTSIDE and above_0(direction) is Position.INSIDE:
@@ -635,14 +636,18 @@ def _outcome(verdict: Verdict, text: str, ours: Estimate, unit: str, needed: int
     return Outcome(verdict, f"{text}.", ours, unit, rounds_needed=needed, would_decide=experiment)
 
 
-def of_distance(unit: str) -> str:
-    """Unit of the difference between two values of this unit, with a space before it."""
-    return " percentage points" if unit == "%" else spaced(unit)
+def of_distance(unit: str, value: float) -> str:
+    """Unit of `value`, a difference between two values with the unit `unit`, with a space before it."""
+    return spaced("percentage points" if unit == "%" else unit, value)
 
 
-def spaced(unit: str) -> str:
-    """Unit with a space before it; empty if there is no unit."""
-    return f" {unit}" if unit else ""
+def spaced(unit: str, value: float) -> str:
+    """Unit of `value` with a space before it, in the singular for 1; empty if there is no unit."""
+    one = number(abs(value)) == "1"
+    return f" {unit.removesuffix('s') if one and unit in _PLURALS else unit}" if unit else ""
+
+
+_PLURALS = ("points", "percentage points", "modes", "lookups", "bytes", "steps")
 
 
 def number(value: float) -> str:
@@ -653,9 +658,9 @@ def number(value: float) -> str:
     """
     size = abs(value)
     if value == round(value) or size >= 1000:
-        return f"{value:.0f}"
+        return f"{value:z.0f}"
     if size < 0.1:
-        return f"{value:.4f}".rstrip("0").removesuffix(".")
+        return f"{value:z.4f}".rstrip("0").removesuffix(".")
     return f"{value:.{1 if size >= 100 else 2}f}"
 
 

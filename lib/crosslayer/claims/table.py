@@ -279,7 +279,7 @@ def _published(claim: dict[str, str]) -> str:
     value, relation, unit = claim["value"], claim["expected_relation"], claim["unit"]
     if not value:
         return relation.removeprefix("ordering: ")
-    text = f"{_RELATIONS.get(relation, '')}{value}{spaced(_UNITS.get(unit, unit))}"
+    text = f"{_RELATIONS.get(relation, '')}{value}{spaced(_UNITS.get(unit, unit), _plain(value) or 0.0)}"
     return f"{text}; {relation.removeprefix('ordering: ')}" if relation.startswith("ordering") else text
 
 
@@ -297,7 +297,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def ours(row: dict[str, Any]) -> str:
     """Our value with its unit, as text; empty if there is none."""
-    return "" if row["ours"] is None else f"{number(row['ours'])}{spaced(row['unit'])}"
+    return "" if row["ours"] is None else f"{number(row['ours'])}{spaced(row['unit'], row['ours'])}"
 
 
 def interval(row: dict[str, Any]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -72,8 +73,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
         return
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     for row in verdicts.filter(measured).iter_rows(named=True):
-        what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
-        click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {what}: {row['published']}")
+        click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {_what(row)}: {row['published']}")
         for text in (row["why"], f"Cause: {row['cause']}" if row["cause"] else "", row["would_decide"]):
             if text:
                 click.echo(f"{'':<21} {text}")
@@ -94,16 +94,29 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
 def _print_rows(dataset: Dataset, claim: str) -> None:
     """Print the rows from which the verdict of a claim is computed.
 
-    For each table, this function prints Python code that reads the rows, the number of rows, and the first five rows.
+    This function first prints the claim and its verdict. Then it prints, for each table, Python code that reads the
+    rows, the number of rows, and the first five rows.
     """
+    from crosslayer import claims, report
     from crosslayer.notebooks.campaign_view import observations
 
-    for part in observations(dataset, claim):
+    parts = observations(dataset, claim)
+    [judged] = report.check_claims(dataset, claim).iter_rows(named=True)
+    where = f" ({judged['section_or_figure']})" if judged["section_or_figure"] else ""
+    published = f": {judged['published']}" if judged["published"] else ""
+    click.echo(f"{claim}{where} {_what(judged)}{published}")
+    click.echo(f"{judged['verdict']}: {claims.ours(judged)} {claims.interval(judged)}".rstrip())
+    for part in parts:
         frame = part.frame.collect()
         click.echo(part.code)
         click.echo(f"{frame.height} rows")
         for row in (frame.columns, *frame.head().rows()):
             click.echo("\t".join(_shortened(value) for value in row))
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    """What a claim is about, from its row of the verdicts."""
+    return ", ".join(row[name] for name in ("quantity", "scope") if row[name])
 
 
 def _shortened(value: object) -> str:
@@ -124,12 +137,12 @@ def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame])
         `_other` belong to the first pair.
     """
     from crosslayer.claims import interval, ours
+    from crosslayer.metrics import MIN_ROUNDS
 
     reasons = [dict(verdicts.select("claim_id", "why").iter_rows()) for _, verdicts in campaigns]
     changed = both.filter("changed")
     for row in changed.iter_rows(named=True):
-        what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
-        click.echo(f"{row['claim_id']}  {what}")
+        click.echo(f"{row['claim_id']}  {_what(row)}")
         for number, suffix in enumerate(("", "_other")):
             values = row | {name: row[name + suffix] for name in ("ours", "low", "high")}
             verdict = row["verdict" + suffix]
@@ -140,6 +153,11 @@ def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame])
         click.echo("No claim has a verdict in both: one of them has other links or pages, or too few of them.")
     for number, (dataset, _) in enumerate(campaigns):
         click.echo(f"[{number + 1}] {dataset.caption}")
+        if (rounds := max(dataset.rounds_per_cell, default=0)) < MIN_ROUNDS:
+            click.echo(
+                f"    It has at most {rounds} {'round' if rounds == 1 else 'rounds'} of a link and page. An interval "
+                f"needs {MIN_ROUNDS}, so most claims are inconclusive."
+            )
 
 
 def _span(identifiers: list[str]) -> str:

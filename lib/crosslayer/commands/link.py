@@ -147,7 +147,7 @@ def command(
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link dsl --no-server -- bash
     crosslayer link 4g --loss 1% --queue 10bdp --cross-traffic bulk -- ping -c 20 '$CROSSLAYER_SERVER'
-    crosslayer link 4g --trace cellular.down,cellular.up -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
+    crosslayer link 4g --trace emulation/traces/leo.csv -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link 4g --drop udp/443 -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link --clock virtual rtt-10 --resolver-like compare:quad9 -- kdig '@$CROSSLAYER_RESOLVER' example.org
@@ -179,6 +179,7 @@ def command(
         times = measured_times(like, "--resolver-like")
         times.check_link(chosen.name, chosen.rtt_ms)
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
+    from crosslayer.guest import inside
     from crosslayer.testbed.run_command import run_on_link
 
     status = run_on_link(
@@ -187,6 +188,7 @@ def command(
         backend=backend,
         with_server=not no_server,
         retry=retry,
+        clock=inside() or "wall",
         capture=capture,
         like=times,
         seed=seed,

@@ -23,7 +23,6 @@ from crosslayer.figures.style import (
     BROWN,
     CHAIN,
     EARLY_DATA,
-    GREY,
     INK,
     LONG,
     ORANGE,
@@ -49,7 +48,7 @@ NOTEBOOK = "clocks"
 
 _STYLES = {
     **TRANSPORTS,
-    "H3 1-RTT": Style(GREY, "square", CHAIN),
+    "H3 1-RTT": Style(SKY, "square", CHAIN),
     "H3 0-RTT": EARLY_DATA,
     "H3 0-RTT without token": WITHOUT_TOKEN,
 }
@@ -195,7 +194,8 @@ def _ordered(of: BothClocks, parts: list[pl.DataFrame]) -> pl.DataFrame:
     rtts = of.wall.rtts.collect()
     panels = rows.select("panel").unique(maintain_order=True).with_row_index("place")
     ordered = rows.join(panels, on="panel").join(rtts, on="link", how="left")
-    return ordered.sort("place", "page", "nominal_rtt_ms", "link", maintain_order=True).select(rows.columns)
+    shorter = pl.col("link").str.len_chars()  # of equal RTT: dsl-uplink-x4 before dsl-uplink-x16
+    return ordered.sort("place", "page", "nominal_rtt_ms", shorter, "link", maintain_order=True).select(rows.columns)
 
 
 def both_clocks(frame: pl.DataFrame) -> AnyChart:
@@ -292,12 +292,13 @@ def _panels(
     rows: pl.DataFrame, plot: Callable[[alt.Chart, alt.Y], list[alt.Chart]], *, label_px: int, row_px: int
 ) -> AnyChart:
     """Chart with a plot for each panel. Each plot has its own rows and series; all have one legend."""
-    panels = rows["panel"].unique(maintain_order=True)
+    panels = rows.partition_by("panel", maintain_order=True)
+    heights = [of_panel["row"].n_unique() * (row_px * of_panel["series"].n_unique() + 6) for of_panel in panels]
     width = TEXT_WIDTH // _COLUMNS - label_px - 16
     plots = []
-    for panel in panels:
-        of_panel = rows.filter(panel=panel)
-        height = of_panel["row"].n_unique() * (row_px * of_panel["series"].n_unique() + 6)
+    for number, of_panel in enumerate(panels):
+        panel, line = of_panel["panel"][0], number - number % _COLUMNS
+        height = max(heights[line : line + _COLUMNS])  # plots of one line are equally high
         base = alt.Chart(width=width, height=height).transform_filter(alt.datum.panel == panel)
         y = marks.rows("row", of_panel["row"].unique(maintain_order=True).to_list())
         plots.append(alt.layer(*plot(base, y)).properties(title=marks.heading(panel)))

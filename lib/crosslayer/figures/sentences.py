@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
 import polars as pl
+
+from crosslayer.figures.style import link_title
+
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)(?<!Fig\.) (?=[A-Z])")
 
 
 def differing(text: str, other: str) -> str:
     """Sentences of `other` that `text` does not contain, in the order of `other`; empty if there are none."""
-    known, sentences = (re.split(r"(?<=\.) (?=[A-Z])", one) for one in (text, other))
+    known, sentences = (_BETWEEN_SENTENCES.split(one) for one in (text, other))
     return " ".join(sentence for sentence in sentences if sentence not in known)
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of a text, and the rest of the text."""
+    first, *rest = _BETWEEN_SENTENCES.split(text, maxsplit=1)
+    return first, "".join(rest)
 
 
 def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
@@ -49,6 +62,38 @@ def reach(values: pl.Series, digits: int) -> str:
     """Smallest and largest value, e.g. `1.0 to 1.4`; one number if both are equal."""
     low, high = (f"{round(value, digits) + 0.0:.{digits}f}" for value in (values.min(), values.max()))  # type: ignore[arg-type, operator]
     return low if low == high else f"{low} to {high}"
+
+
+def extremes(cells: Sequence[Mapping[str, Any]], value: str, apart: str) -> dict[str, Mapping[str, Any]]:
+    """Rows with the smallest and largest value on other links than `apart`, and with the largest on it.
+
+    Parameters
+    ----------
+    cells
+        A row for each cell, with the column `link`.
+    value
+        Column of the values.
+    apart
+        Name of the link whose values are far from those of the others.
+
+    Returns
+    -------
+    dict
+        Rows by name, for `added`. If only one of the two groups of links was measured, its smallest and largest value.
+    """
+    others, on_it = ([row for row in cells if (row["link"] == apart) == on] for on in (False, True))
+    by_value = itemgetter(value)
+    named = {"smallest": min(others or on_it, key=by_value), "largest": max(others or on_it, key=by_value)}
+    if others and on_it:
+        named[link_title(apart)] = max(on_it, key=by_value)
+    return named
+
+
+def added(values: Mapping[tuple[str, str], float], topic: str, name: str, apart: str, *, unit: str = "RTT") -> str:
+    """Cost of transports as text, e.g. `1.0 to 1.1 RTT, 1.6 on DSL`, from numbers that `extremes` named."""
+    ends = pl.Series([values[topic, f"{name}, {end}"] for end in ("smallest", "largest")])
+    on_it = values.get((topic, f"{name}, {link_title(apart)}"))
+    return f"{reach(ends, 1)} {unit}" + ("" if on_it is None else f", {on_it:.1f} on {link_title(apart)}")
 
 
 def percent(value: float, digits: int) -> str:

@@ -34,7 +34,8 @@ class About:
     """The link's profile."""
     table: str = ""
     """Table that contains the observation; empty for a command."""
-    clock: str = "wall"
+    clock: str
+    """`virtual` or `wall`."""
     missing: int = 0
     """Number of frames that were not stored because the ring or the file was full."""
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

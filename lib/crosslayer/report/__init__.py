@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,11 +70,17 @@ class Report:
     """Errors of the figures that could not be drawn, by name; the page has a box in place of such a figure."""
 
 
-def check_claims(dataset: Dataset) -> pl.DataFrame:
-    """Compare every published result with a dataset; returns the frame of `crosslayer.claims.check`."""
+def check_claims(dataset: Dataset, only: str | None = None) -> pl.DataFrame:
+    """Compare every published result with a dataset; returns the frame of `crosslayer.claims.check`.
+
+    With `only`, the frame has the row of this claim alone. The dataset's study must check this claim.
+    """
     elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners().items()}
     own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None
-    return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
+    published_claims = published.load().claims
+    if own is not None and only is not None:
+        own, published_claims = replace(own, checks={only: own.checks[only]}), published_claims.filter(claim_id=only)
+    return claims.check(dataset, own, published_claims, elsewhere=elsewhere)
 
 
 def check_others(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:

@@ -318,17 +318,18 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         {topic for part in parts if part.clock == clock for topic, *_ in (*part.sentences, *part.increases)}
         for clock in _CLOCKS
     )
-    only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Only in virtual time: {', '.join(only)}." if only else ""
+    both = [topic.lower() for topic in TOPICS if topic in virtual & real]
+    missing = f" In real time: only the {', '.join(both)}." if both and virtual - real else ""
     return (
-        "A visit is a DNS exchange on a new connection plus a page load (returning: with early data). Numbers are "
-        "means of campaigns' medians; ranges are over links and pages (on DSL: the maximum); the table pools all "
-        "links. Virtual time excludes computing time, so the same delay is a larger percentage."
+        "A visit is a DNS exchange on a new connection plus a page load (returning: with early data) in Chromium on "
+        "emulated links; resolver and web server share the RTT. Numbers are means of campaigns' medians; ranges "
+        "are over links and pages (DSL: maximum); the table pools links. Virtual time excludes computing time, so "
+        "the same delay is a larger percentage."
         f"{_expected(parts)}{missing}"
     )
 
 
-_HEADLINES = "Headlines of Sengupta et al. (IEEE TNSM 2024) on page loads, checked by one campaign {}"
+_HEADLINES = "Headlines of Sengupta et al. (IEEE TNSM 2024), checked by one campaign {}"
 _STUDY_COLUMNS = ("Study", "Time", "Campaigns", "Rounds", "Links", "Processors", "Revisions")
 
 
@@ -357,8 +358,7 @@ def _expected(parts: Sequence[CampaignAnswer]) -> str:
     if not by_clock:
         return ""
     return (
-        " A further campaign's value lies within ± (95\N{NO-BREAK SPACE}% probability); outside the table, ± is at "
-        f"most {', '.join(by_clock)}."
+        f" ±: 95\N{NO-BREAK SPACE}% interval for a further campaign (outside the table at most {', '.join(by_clock)})."
     )
 
 

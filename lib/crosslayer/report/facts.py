@@ -125,8 +125,10 @@ def provenance(dataset: Dataset) -> dict[str, str]:
         "Started": campaign.started,
         "Ended": campaign.ended or "not finished",
         "Seed": "none" if campaign.seed is None else str(campaign.seed),
-        "Plan": "; ".join(f"{name}: {_plain(value)}" for name, value in campaign.plan.items()),
-        "Rows": "; ".join(f"{name}: {count}" for name, count in counted.items()) or "not recorded",
+        "Plan": "; ".join(
+            f"{name}: {_plain(value)}" for name, value in campaign.plan.items() if value not in ("", [], (), None)
+        ),
+        "Rows": "; ".join(f"{name}: {count}" for name, count in counted.items() if count) or "not recorded",
         "Git revision": f"{campaign.git_revision or 'unknown'}{clean}",
         "Host": host_text(campaign),
         "Link emulated by": _link(campaign),
@@ -168,7 +170,7 @@ def _when(started: str, ended: str) -> str:
         return f"{started} to {ended}"  # the times of an imported campaign have no time zone
     times = [time.astimezone(UTC) for time in times]
     minutes = (times[1] - times[0]).total_seconds() / 60
-    span = f"{minutes:.0f} minutes" if minutes < 180 else f"{minutes / 60:.0f} hours"
+    span = _plural(round(minutes), "minute") if minutes < 180 else f"{minutes / 60:.0f} hours"
     return f"{times[0]:%Y-%m-%d %H:%M} to {times[1]:%Y-%m-%d %H:%M} UTC, {span}"
 
 
@@ -177,4 +179,7 @@ def _plural(count: int, word: str) -> str:
 
 
 def _plain(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    """A value of a plan as text; of a list of tables, e.g. the resolvers, only the length."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    return f"{len(value)} entries" if any(isinstance(one, dict) for one in value) else ", ".join(map(str, value))

@@ -28,6 +28,7 @@ from crosslayer.claims.tolerances import RULES
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS
+from crosslayer.figures.sentences import first_sentence
 from crosslayer.figures.style import COLUMN_WIDTH, FONT_WEIGHTS, woff
 from crosslayer.report import facts
 from crosslayer.report.answer import counts_text, gathered
@@ -218,6 +219,7 @@ def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
             "study": study,
             "notices": content.notices if study is content.study else [],
             "counts": by_paper.get(study.paper.name) if study.paper else None,
+            "of_paper": [name for name, one in STUDIES.items() if one.paper == study.paper],
             "figure_parts": _parts(figures),
             "verdicts": judged,
             "on_claims_page": on_claims_page,
@@ -306,6 +308,7 @@ def _templates() -> jinja2.Environment:
         "counted": claims.counted_as,
         "in_words": counts_text,
         "picture": _picture,
+        "first_sentence": first_sentence,
     }
     templates.globals |= {
         "VERDICTS": list(claims.counts(pl.DataFrame(schema=claims.COLUMNS))),
@@ -403,7 +406,7 @@ def _interval(row: dict[str, Any]) -> str:
     """Interval of a claim as text; a phrase replaces it if both ends are equal after rounding."""
     text = claims.interval(row)
     ends = re.fullmatch(r"\[(.+), (.+)\]", text)
-    return "within the last digit" if ends and ends[1] == ends[2] else text
+    return "narrower than its last digit" if ends and ends[1] == ends[2] else text
 
 
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ def waterfall(file: Path) -> str:
         If the file cannot be read, or the direction of its packets cannot be determined.
     """
     about, recorded = read_kept(file)
-    about = about or About(condition=file.stem, profile={})
+    about = about or About(condition=file.stem, profile={}, clock="wall")
     own = [row for row in about.rows.get(about.table, ()) if row.get("role") != Role.PRIMING]
     row: Mapping[str, Any] = own[0] if own else {}
     began = _number(row.get("started_s"))
@@ -283,7 +283,7 @@ def _served(about: About, zero_ns: int, end: float) -> list[Row]:
         elif what == "query":
             label = f"{event.get('type', '')} {event.get('name', '')} ({event.get('listener', '')}{early})"
         elif what == "connection":
-            label = f"handshake over ({event.get('listener', '')}{', resumed' if event.get('resumed') else ''})"
+            label = f"handshake complete ({event.get('listener', '')}{', resumed' if event.get('resumed') else ''})"
         else:
             continue
         collected.append(Row(_short(label), _bar(at, min(done, end), "server", label), label))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -12,6 +12,7 @@ from crosslayer.figures import Figure, marks
 from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
 from crosslayer.resolvers.analysis import TargetResult, measure_name
 from crosslayer.resolvers.plan import STUDY, ComparePlan, TargetVisit, idle_key
+from crosslayer.vocabulary import Protocol
 
 _VISITS = {
     "vantage": pl.String,
@@ -31,6 +32,7 @@ MEASURES = ("first_ms", "next_ms")
 """Keys of the times in the chart, one panel each."""
 _SHOWN = tuple(map(measure_name, MEASURES))
 _MARGIN_PX, _ROW_PX = 150, 18
+_MOST_NAMED = 5
 _MOST_SHOWN = 30
 """Maximum number of rows in the chart."""
 
@@ -91,6 +93,26 @@ def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
     return frame.with_columns(label=label)
 
 
+def fastest(frame: pl.DataFrame) -> str:
+    """Sentence with the targets whose first query is fastest, and with the fastest encrypted transport."""
+    first = frame.filter(measure=_SHOWN[0]).sort("median", "label", "transport")
+    if first.is_empty():
+        return ""
+    best = first.filter(group=1) if 1 in first["group"] else first.head(1)
+    listed = ", ".join(_target(row) for row in best.head(_MOST_NAMED).iter_rows(named=True))
+    listed += f" and {best.height - _MOST_NAMED} more" if best.height > _MOST_NAMED else ""
+    order = " Their order is open: no difference between them is significant." if best.height > 1 else ""
+    text = f"Fastest first query: {listed}.{order}"
+    encrypted = first.filter(~pl.col("transport").is_in([Protocol.DOUDP, Protocol.DOTCP]))
+    if encrypted.is_empty() or not encrypted.join(best, on=["label", "transport"], how="semi").is_empty():
+        return text
+    return f"{text} Smallest median over an encrypted transport: {_target(encrypted.row(0, named=True))}."
+
+
+def _target(row: Mapping[str, Any]) -> str:
+    return f"{row['label']} over {row['transport']} ({row['median']:.1f}\N{NO-BREAK SPACE}ms)"
+
+
 def _chart(frame: pl.DataFrame) -> AnyChart:
     """Chart with a row for each resolver, fastest first.
 
@@ -129,6 +151,7 @@ FIGURE = Figure(
     "only the fastest are drawn.",
     data=figure_rows,
     chart=_chart,
+    verdict=fastest,
     table=lambda frame: frame.select(
         "resolver", "address", "transport", "measure", "n", "median", "low", "high", "group"
     ),

@@ -26,13 +26,15 @@ def run_on_link(
     backend: str,
     with_server: bool,
     retry: bool,
+    clock: str = "wall",
     capture: Path | None = None,
     like: MeasuredTimes | None = None,
     seed: int = 1,
 ) -> int:
     """Run a command in the client's namespace and return its exit status (128 + signal if a signal ended it).
 
-    `capture` is a file for the command's packets, with the TLS keys of the server and of clients that support
+    `clock` is the clock of this machine: `virtual` in a guest in virtual time, else `wall`. `capture` is a file for the
+    command's packets, with the TLS keys of the server and of clients that support
     SSLKEYLOGFILE. A JSON file next to it describes the capture.
 
     With `like`, the command's resolver is a `LikeResolver` with these times; the server still serves the pages. The
@@ -83,6 +85,7 @@ def run_on_link(
             frames, missing = ring.take()
             about = About(
                 condition=" ".join(command),
+                clock=clock,
                 profile=asdict(profile),
                 missing=missing,
                 server=[] if events is None else of_lines(events.read_text(encoding="utf-8")),

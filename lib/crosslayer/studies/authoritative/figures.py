@@ -338,7 +338,7 @@ FIGURES = (
         notebook="authoritative",
         caption="Mean response time on kept connections, measured between the DNS proxies at client and server. The "
         "processing time of BIND is subtracted, as in the paper. The chart shows measured and published means minus "
-        "the nominal RTT of the link. The table shows the means without this subtraction. If the RTT of the paper's "
+        "the nominal RTT of the link. The CSV file has the means without this subtraction. If the RTT of the paper's "
         "path was shorter than the nominal RTT, the published mean is drawn too far left.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
@@ -354,7 +354,8 @@ FIGURES = (
         caption="Variance of the response time on kept connections, measured between the DNS proxies at client and "
         "server, without the time that the authoritative server takes. Our emulated links have a constant delay, so "
         "only the measuring machine causes variance. In the paper, the path over the Internet also causes variance.",
-        note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
+        note="Filled: our variances. Bars: 95 % intervals of the logarithm of the variance; they are wide where a few "
+        "late answers cause most of it. Diamonds: Batenburg 2022, Table 2.",
         data=partial(with_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
         table=with_published_table,

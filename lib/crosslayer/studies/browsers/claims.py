@@ -61,13 +61,13 @@ CLAIMS = Claims(
         ),
         claim(
             "BROWSER3",
-            "With a full handshake Chromium loads each of the three pages faster than Firefox",
+            "With a full handshake Chromium loads each of the three pages faster than Firefox (all links together)",
             {page: later("1-rtt", page) for page in _PAGES},
             Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
         ),
         claim(
             "BROWSER4",
-            "With early data Chromium loads each of the three pages faster than Firefox",
+            "With early data Chromium loads each of the three pages faster than Firefox (all links together)",
             {page: later("0-rtt", page) for page in _PAGES},
             Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
         ),

@@ -6,15 +6,14 @@ Each visit is compared with a visit that uses plain DNS and has the same state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs
-from crosslayer.figures.sentences import percent, reach
-from crosslayer.figures.style import link_title, page_title
+from crosslayer.figures.sentences import added, extremes, percent
+from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES, SLOWEST_UPLINK
 from crosslayer.studies.combinations.figures import VISITS
 from crosslayer.studies.combinations.metrics import combined, costs
@@ -24,7 +23,6 @@ from crosslayer.vocabulary import Protocol
 _QUIC = (Protocol.DOQ, Protocol.DOH3)
 _TCP = (Protocol.DOT, Protocol.DOH)
 _TITLES: Mapping[tuple[Protocol, ...], str] = {protocols: " or ".join(protocols) for protocols in (_QUIC, _TCP)}
-_ON_SLOWEST = link_title(SLOWEST_UPLINK)
 _MOST = f"{Protocol.DOQ}, largest of a link and page"
 
 
@@ -44,42 +42,12 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
             return ()
         for protocols, title in _TITLES.items():
             rows_of = pl.concat(cells[protocol] for protocol in protocols).rows(named=True)
-            ends = extremes(rows_of, "rtt")
+            ends = extremes(rows_of, "rtt", SLOWEST_UPLINK)
             result += [AnswerNumber(topic, f"{title}, {which}", "RTT", row["rtt"]) for which, row in ends.items()]
         for protocol in (Protocol.DOQ, Protocol.DOH):
             pages = dict(_medians(inputs, of[protocol], ("page",)).select("page", "percent").iter_rows())
             result += [AnswerNumber(topic, f"{protocol}, {page_title(page)}", "%", pages[page]) for page in PAGES]
     return [*result, AnswerNumber(RETURNING_VISIT, _MOST, "%", max(cells[Protocol.DOQ]["percent"]))]
-
-
-def extremes(cells: Sequence[Mapping[str, Any]], value: str) -> dict[str, Mapping[str, Any]]:
-    """Rows with the smallest and largest value on other links than `SLOWEST_UPLINK`, and with the largest on it.
-
-    Parameters
-    ----------
-    cells
-        A row for each cell, with the column `link`.
-    value
-        Column of the values.
-
-    Returns
-    -------
-    dict
-        Rows by name, for `added`. If only one of the two groups of links was measured, its smallest and largest value.
-    """
-    others, slowest = ([row for row in cells if (row["link"] == SLOWEST_UPLINK) == on] for on in (False, True))
-    by_value = itemgetter(value)
-    named = {"smallest": min(others or slowest, key=by_value), "largest": max(others or slowest, key=by_value)}
-    if others and slowest:
-        named[_ON_SLOWEST] = max(slowest, key=by_value)
-    return named
-
-
-def added(values: AnswerValues, topic: str, name: str, *, unit: str = "RTT") -> str:
-    """Cost of transports as text, e.g. `1.0 to 1.1 RTT, 1.6 on DSL`, from numbers that `extremes` named."""
-    ends = pl.Series([values[topic, f"{name}, {end}"] for end in ("smallest", "largest")])
-    on_slowest = values.get((topic, f"{name}, {_ON_SLOWEST}"))
-    return f"{reach(ends, 1)} {unit}" + ("" if on_slowest is None else f", {on_slowest:.1f} on {_ON_SLOWEST}")
 
 
 def _medians(inputs: Inputs, of: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -100,13 +68,14 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
 
     quic, tcp = (_TITLES[protocols] for protocols in (_QUIC, _TCP))
     on_first = (
-        f"Compared with plain DNS, {quic} adds {added(values, FIRST_VISIT, quic, unit='round-trips (RTT)')}. "
-        f"{tcp} adds {added(values, FIRST_VISIT, tcp)}."
+        f"Compared with plain DNS, {quic} adds "
+        f"{added(values, FIRST_VISIT, quic, SLOWEST_UPLINK, unit='round-trips (RTT)')}. "
+        f"{tcp} adds {added(values, FIRST_VISIT, tcp, SLOWEST_UPLINK)}."
     )
     on_returning = (
-        f"With early data, {quic} adds {added(values, RETURNING_VISIT, quic)}; DoQ adds at most "
-        f"{percent(values[RETURNING_VISIT, _MOST], 0).removeprefix('+')} to the page load time. Resumed {tcp} adds "
-        f"{added(values, RETURNING_VISIT, tcp)}."
+        f"With early data, {quic} adds {added(values, RETURNING_VISIT, quic, SLOWEST_UPLINK)} (DoQ: at worst "
+        f"{percent(values[RETURNING_VISIT, _MOST], 0)} page load time). Resumed {tcp} adds "
+        f"{added(values, RETURNING_VISIT, tcp, SLOWEST_UPLINK)}."
     )
     increases = tuple(
         (topic, name, {page: f"{protocol}, {page_title(page)}" for page in PAGES})

@@ -87,7 +87,10 @@ _COSTS = {
         (
             *(("first visit", Protocol.DOQ, page, percent) for page, percent in zip(PAGES, (34, 24, 9), strict=True)),
             *(("first visit", Protocol.DOH, page, percent) for page, percent in zip(PAGES, (66, 44, 18), strict=True)),
-            *(("returning visit", Protocol.DOQ, page, 1) for page in PAGES),
+            *(
+                ("returning visit", Protocol.DOQ, page, percent)
+                for page, percent in zip(PAGES, (1.3, 0.8, 0.3), strict=True)
+            ),
             *(
                 ("returning visit", Protocol.DOH, page, percent)
                 for page, percent in zip(PAGES, (98, 60, 20), strict=True)

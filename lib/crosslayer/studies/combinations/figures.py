@@ -93,7 +93,7 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     pages = sorted(shown["page"].unique())
-    x = alt.X("median:Q", title=title, axis=alt.Axis(tickCount=5))
+    x = alt.X("median:Q", title=title, axis=alt.Axis(tickCount=4))
     encodings = marks.encode_series("series", styles, "color", "shape", "offset", columns=2)
     tooltip = marks.tooltip("page", "link_title", "series", value="median, %", digits="+.2f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 120) // len(pages), height=16 * len(styles) * len(links))

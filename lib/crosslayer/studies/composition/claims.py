@@ -60,10 +60,9 @@ CLAIMS = Claims(
             claim(
                 identifier,
                 f"With the browser's own lookup, the {what} takes as long as a DNS exchange plus the {what} without a "
-                "lookup",
+                "lookup (all links and pages together)",
                 within({protocol: difference(protocol, what) for protocol in _PROTOCOLS}, 0.0, EQUAL_PERCENT),
                 Ordering(unit="%", criterion=f"95 % interval of each difference within {EQUAL_PERCENT:g} %"),
-                remark="All links and pages together.",
             )
             for identifier, what in {"COMPOSE1": "first byte", "COMPOSE2": "PLT"}.items()
         )

@@ -67,7 +67,9 @@ FIGURES = (
         notebook="question_composition",
         caption="Time of a DNS exchange plus time of a decoupled load (the browser is given the address and resolves "
         "no name), minus the time of a coupled load (the browser resolves the name itself) of the same round. The time "
-        "of a load is the time until the first byte, or the PLT. Over DoH and DoQ, lookups resume a TLS session.",
+        "of a load is the time until the first byte, or the PLT. Over DoH and DoQ, lookups resume a TLS session. "
+        "The PLT of wikipedia.org has two modes up to 14 ms apart: Chromium requests its background picture when it "
+        "draws a frame.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

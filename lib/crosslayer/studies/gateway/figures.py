@@ -11,7 +11,7 @@ from crosslayer.figures.sentences import reach
 from crosslayer.figures.style import BLUE, GREY, RED, SOLID, Style
 from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO
 
-LIKE, NOW, SAME = "two connections - one", "no gateway - one connection", "two connections - no gateway (A/A)"
+LIKE, NOW, SAME = "two connections minus one", "no gateway minus one connection", "two connections minus no gateway"
 _COMPARED = {LIKE: (TWO, ONE), NOW: (NONE, ONE), SAME: (TWO, NONE)}
 _STYLES = {LIKE: Style(BLUE, "circle", SOLID), NOW: Style(RED, "square", SOLID), SAME: Style(GREY, "diamond", SOLID)}
 _PLT, _PLT_MS = "PLT", "PLT (ms)"

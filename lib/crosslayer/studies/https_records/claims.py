@@ -47,7 +47,7 @@ CLAIMS = Claims(
         ),
         claim(
             "HTTPS2",
-            "A malformed or unusable record costs no more than no record",
+            "A malformed record that a client must ignore or reject costs no more than no record",
             maximum(later(condition, "none") for condition in _IGNORED),
             Bound(below=FRACTION.at_least, unit="RTT"),
         ),

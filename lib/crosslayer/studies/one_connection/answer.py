@@ -14,13 +14,14 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs
-from crosslayer.figures.sentences import percent, reach
+from crosslayer.figures.sentences import added, extremes, percent
 from crosslayer.figures.style import page_title
+from crosslayer.studies.coalescing import SLOWEST_UPLINK
 from crosslayer.studies.one_connection.metrics import BACK, DOCUMENT, FIRST, TIMES, WORTH, Worth, loads
 from crosslayer.study import ONE_CONNECTION, AnswerNumber, AnswerValues, StudyAnswer
 
 _PAGES = ("example.org", "wikipedia.org")
-_SAVED = ("saved over separate DoQ, smallest", "saved over separate DoQ, largest")
+_SAVED = "saved over separate DoQ"
 _OF_PAGE = "over separate DoQ, {}"
 _ADDED = {FIRST: "added to plain DNS, first visit", BACK: "added to plain DNS, returning visit"}
 
@@ -33,10 +34,10 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
     added = {FIRST: worth["over DoUDP, then H3", FIRST], BACK: worth["over DoUDP, then H3 0-RTT", BACK]}
     if any(set(_PAGES) - set(of["page"]) for of in (own_first, *added.values())):
         return ()
-    saved = [-rtt for rtt in own_first["rtt"]]
+    saved = extremes([row | {"saved": -row["rtt"]} for row in own_first.rows(named=True)], "saved", SLOWEST_UPLINK)
     medians = {page: statistics.median(own_first.filter(page=page)["percent"]) for page in _PAGES}
     parts = [
-        *((name, "RTT", value) for name, value in zip(_SAVED, (min(saved), max(saved)), strict=True)),
+        *((f"{_SAVED}, {end}", "RTT", row["saved"]) for end, row in saved.items()),
         *((_OF_PAGE.format(page_title(page)), "%", value) for page, value in medians.items()),
         *((f"{name}, largest", "RTT", max(added[visit]["rtt"])) for visit, name in _ADDED.items()),
         *((f"{name}, largest share", "%", max(added[visit]["percent"])) for visit, name in _ADDED.items()),
@@ -49,16 +50,15 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
     if not values:
         return StudyAnswer()
     of = {name: value for (_, name), value in values.items()}
-    titles = [page_title(page) for page in _PAGES]
-    shares = ", ".join(f"{-of[_OF_PAGE.format(title)]:.0f}\N{NO-BREAK SPACE}% on {title}" for title in titles)
+    shares = dict.fromkeys(f"{-of[_OF_PAGE.format(page_title(page))]:.0f}\N{NO-BREAK SPACE}%" for page in _PAGES)
     first, back = (
         f"{of[f'{name}, largest']:.2f} RTT ({percent(of[f'{name}, largest share'], 1)})" for name in _ADDED.values()
     )
-    saved = reach(pl.Series([of[name] for name in _SAVED]), 1)
+    saved = f"{added(values, ONE_CONNECTION, _SAVED, SLOWEST_UPLINK)} (median: {' and '.join(shares)})"
     sentence = (
-        f"The document of a first visit arrives {saved} RTT earlier than with DoQ on a second connection. This saves "
-        f"{shares}. Compared with plain DNS, it arrives at most {first} later on a first visit, {back} on a returning "
-        "one."
+        f"The document of a first visit is complete earlier than with DoQ on a second connection: by {saved}. Compared "
+        f"with plain DNS, it is at most {first} later on a first visit, {back} on a returning one. Pages: "
+        f"{', '.join(_PAGES)}."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 

@@ -309,8 +309,8 @@ FIGURES = (
         "shown. DoQ: a lookup over DoQ. HTTP/3: a lookup over DoH3, as an example of a small GET. The title of each "
         "plot names a quantile of the lookup time, e.g. P95 (95th percentile). Each mark is this quantile with a full "
         "handshake, minus the same quantile with early data. Loaded: a TCP download fills the queue.",
-        note="RTT means the RTT of the idle path. Bars: 95 % intervals (bootstrap over rounds). The 99th percentile "
-        "(P99) is drawn only for points with at least 100 lookups.",
+        note="RTT means the RTT of the idle path. Bars: 95 % intervals (bootstrap over rounds). Percentiles "
+        "are drawn only for points with enough lookups: P95 with at least 20, P99 with at least 100.",
         data=early_data_data,
         chart=early_data,
         table=_table,

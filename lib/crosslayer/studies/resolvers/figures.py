@@ -209,6 +209,16 @@ def world_map(frame: pl.DataFrame) -> AnyChart:
     return points_on_a_map(placed, _KINDS, tooltip)
 
 
+def positions(frame: pl.DataFrame) -> str:
+    """Sentence with the number of resolvers and vantage points that the map shows."""
+    counts = {kind: frame.filter(kind=kind) for kind in (LocatedKind.RESOLVER.value, LocatedKind.VANTAGE_POINT.value)}
+    resolvers, points = (
+        f"{of.drop_nulls(['latitude', 'longitude']).height} of {of.height} {name}"
+        for name, of in zip(("addresses of resolvers", "vantage points"), counts.values(), strict=True)
+    )
+    return f"The map shows {points} and {resolvers}; the positions of the others are not known."
+
+
 def systems(frame: pl.DataFrame) -> pl.DataFrame:
     """The ten autonomous systems (AS) with the most resolver addresses.
 
@@ -304,6 +314,7 @@ FIGURES = (
         data=map_data,
         chart=world_map,
         table=systems,
+        verdict=positions,
         width=TEXT_WIDTH,
     ),
     replace(FIGURE, data=compared),
@@ -355,8 +366,8 @@ FIGURES = (
         caption="Median handshake and resolve time (query to answer) on a new connection, for a name in the resolver's "
         "cache. Over encrypted transports, this connection resumes a TLS session. Only resolvers that answered over "
         "DoUDP, DoTCP, DoQ, DoH and DoT.",
-        note="Numbers: medians, ms. Intervals (in the table) resample vantage points and resolvers. Published: median "
-        "handshakes over all vantage points, from the text of the paper.",
+        note="Numbers: medians, ms. Intervals (in the CSV file) resample vantage points and resolvers. Published: "
+        "median handshakes over all vantage points, from the text of the paper.",
         data=fig2_data,
         chart=partial(heatmaps, series=PAPER_SERIES),
         table=times_table,

@@ -296,7 +296,7 @@ FIGURES = (
         caption="Time until the document's last byte with each of two servers that use aioquic, minus the time with "
         "quic-go in the same round. Initial congestion window: 32 datagrams in quic-go, 10 in the first aioquic server "
         "(the default of aioquic), 32 in the second. The two aioquic servers differ in nothing else.",
-        note=f"{_DOTS} (copy): our own page with the structure and sizes of the named site.",
+        note=_DOTS,
         data=differences_data,
         chart=document,
         table=differences_table,
@@ -307,7 +307,8 @@ FIGURES = (
         title="Datagrams of a document from each server",
         caption="Sum of the UDP payload that the client has received on the page's connection, at the arrival of each "
         "datagram. For each link and server, the figure shows one page load of the first round: the returning visit to "
-        "the page with the largest document. The page's name is resolved over DoUDP.",
+        "the page with the largest document. The page's name is resolved over DoUDP. The sum counts all streams: after "
+        "its wait, aioquic sends the rest of the document and another resource alternately, so its sum is larger.",
         note="By default, the initial congestion window of aioquic is 10 datagrams of 1,200 bytes (12 kB). After these "
         "bytes, aioquic waits for acknowledgements. A second aioquic server has the larger initial window of quic-go.",
         data=arrivals_data,

@@ -276,7 +276,7 @@ def _share_of(
         return (statistic.on(*links) if links else statistic)(of)
 
     one, other = f"{more} {what}", f"{less} {what}"
-    text = _SHARE.format("{0}", what, "{1}", where) + why
+    text = _SHARE.format("{0}", what, "{1}", f" {where}" if where else "") + why
     return Cause(
         text, (CustomMeasure(partial(rtts, {one: 1.0, other: -1.0})), CustomMeasure(partial(rtts, {one: 1.0})))
     )

@@ -417,7 +417,7 @@ FIGURES = (
         title="The first lookup of a load",
         notebook="web_performance",
         caption="Time to look up the page's own host, on links without loss. This time is from the stub's log and "
-        "includes the setup of the stub's first connection. The table compares it with the lookup time that the "
+        "includes the setup of the stub's first connection. The CSV file compares it with the lookup time that the "
         "browser reports.",
         note="Marks: medians; bars: 95 % intervals. Vertical ticks: round-trips of a resumed session without early "
         "data.",
