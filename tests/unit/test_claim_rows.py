@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -122,7 +123,10 @@ def test_a_claim_of_another_study_names_its_campaign() -> None:
 def test_the_command_prints_filter_and_rows() -> None:
     printed = CliRunner().invoke(cli, ["claims", str(RAW / "key-share"), "--rows", "KEYSHARE2"])
     assert printed.exit_code == 0, printed.output
-    assert printed.output.startswith('pl.scan_parquet("')
+    title, verdict, code, *_ = printed.output.splitlines()
+    assert title.startswith("KEYSHARE2 On DSL, ")
+    assert re.fullmatch(r"reproduced: [\d.]+ RTT \[[\d.]+, [\d.]+\]", verdict)
+    assert code.startswith('pl.scan_parquet("')
     assert "88 rows" in printed.output  # 22 rounds on DSL, two transports, two key shares
     assert "handshake_ms" in printed.output
 

@@ -125,14 +125,14 @@ def test_the_figure_says_what_was_put_in() -> None:
     (figure,) = STUDY.figures
     drawing = draw(figure, made(gain_rtt=1.0, gateway_ms=-0.5), "Campaign synthetic.")
     valid(drawing)
-    gain = drawing.rows.filter(source="difference", series="two connections - one", measure="PLT")
-    gain_ms = drawing.rows.filter(source="difference", series="two connections - one", measure="PLT (ms)")
+    gain = drawing.rows.filter(source="difference", series="two connections minus one", measure="PLT")
+    gain_ms = drawing.rows.filter(source="difference", series="two connections minus one", measure="PLT (ms)")
     assert gain.height == 4
     assert gain["median"].to_list() == pytest.approx([1.0] * 4, abs=0.02)
     assert gain_ms["median"].to_list() == pytest.approx([14.767, 14.767, 91.852, 91.852], abs=0.25)
     assert (gain["low"] <= gain["median"]).all()
     same = drawing.rows.filter(
-        source="difference", series="two connections - no gateway (A/A)", measure="start of the response (ms)"
+        source="difference", series="two connections minus no gateway", measure="start of the response (ms)"
     )
     assert same["median"].to_list() == pytest.approx([-0.5] * 4, abs=0.25)
     assert drawing.table is not None

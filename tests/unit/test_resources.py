@@ -230,7 +230,7 @@ def test_the_doctors_last_line_says_which_way_it_goes_and_how_to_get_the_other()
     assert "over the netem of its kernel. " in doctor.verdict([netem, uml])
     guest = doctor.verdict([no_netem, uml])
     assert "in a User-Mode Linux guest" in guest
-    assert "`crosslayer report`" in guest
+    assert "`crosslayer report data/raw/NAME`" in guest
     shown = doctor.verdict([no_netem, no_uml])
     assert "cannot measure (uml): it shows the committed campaigns" in shown
     assert shown.endswith("To measure: Use `nix develop .#uml`.")

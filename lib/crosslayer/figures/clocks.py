@@ -23,6 +23,7 @@ from crosslayer.figures.style import (
     BROWN,
     CHAIN,
     EARLY_DATA,
+    GREY,
     INK,
     LONG,
     ORANGE,
@@ -48,7 +49,7 @@ NOTEBOOK = "clocks"
 
 _STYLES = {
     **TRANSPORTS,
-    "H3 1-RTT": Style(SKY, "square", CHAIN),
+    "H3 1-RTT": Style(GREY, "square", CHAIN),
     "H3 0-RTT": EARLY_DATA,
     "H3 0-RTT without token": WITHOUT_TOKEN,
 }
