@@ -586,9 +586,10 @@ def varied(
         values |= _least(chosen_trace)
         values |= {"download_mbit": None} if course.down else {}
         values |= {"upload_mbit": None} if course.up else {}
-        if course.down and course.up and "queue_packets" in values:
-            del values["queue"]  # the length of the trace's own FIFO
         trace = "+".join(Path(word).name for word in trace.split(","))
+    traced = values["trace"].course() if "trace" in values else profile.course
+    if "queue_packets" in values and traced is not None and traced.down is not None and traced.up is not None:
+        values |= {"queue": None, "queue_bdp": None}  # the length of the trace's own FIFO
     if faults:
         values["faults"] = (*profile.faults, *faults)
     if not values:

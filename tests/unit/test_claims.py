@@ -20,6 +20,7 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict, distribution_shape, rules, table, tolerances
 from crosslayer.claims.data import FEWEST_ROUNDS, NotMeasured, Observed
 from crosslayer.claims.measures import CustomMeasure, Limited, Measure, Quantile, Share, median
+from crosslayer.claims.rules import of_distance, spaced
 from crosslayer.claims.tolerances import Tolerance
 from crosslayer.cli import cli
 from crosslayer.metrics.resampling import Estimate, Sample
@@ -790,3 +791,14 @@ def test_the_rounds_that_decide_a_variance_are_counted_on_the_scale_of_its_inter
     linear = rules.rounds_to_decide(replace(variance, in_logarithm=False), 2.0)
     assert linear is not None
     assert linear > 5 * needed
+
+
+def test_the_unit_of_one_is_singular() -> None:
+    texts = [spaced("queries", 1), spaced("modes", 1), spaced("RTT", 1), spaced("", 1), of_distance("%", -1)]
+    assert texts == [" query", " mode", " RTT", "", " percentage point"]
+    assert [spaced("modes", 2), spaced("modes", 1.04), of_distance("%", 0.5)] == [
+        " modes",
+        " modes",
+        " percentage points",
+    ]
+    assert [spaced(unit, 1) for unit in ("ms", "failed exchanges")] == [" ms", " failed exchange"]

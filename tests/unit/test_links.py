@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.links import FRAME_BYTES, LinkError, Profile, Qdisc, choose, load_profiles, rtt_alone
+from crosslayer.links import FRAME_BYTES, LinkError, Profile, Qdisc, choose, load_profiles, rtt_alone, varied
 from crosslayer.testbed import check
 
 
@@ -195,3 +195,26 @@ def test_what_the_host_adds_is_not_calibrated_into_the_link() -> None:
     applied.clear()
     check.calibrated_delays(Late(14), profile, applied.append)  # type: ignore[arg-type]
     assert sum(applied[-1]) + 14 - profile.rtt_ms > 5 * check.tolerance_ms(profile)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("leo", {}), ("cellular", {}), ("4g", {"trace": "leo.csv"}), ("4g", {"trace": "cellular.down,cellular.up"})],
+)
+def test_a_trace_of_both_directions_has_only_a_fifo(name: str, options: dict[str, str]) -> None:
+    traces = Path(__file__).parents[2] / "emulation" / "traces"
+    given = {option: ",".join(str(traces / file) for file in files.split(",")) for option, files in options.items()}
+    link = choose(load_profiles(), name)
+    limited = varied(link, queue="100", **given)
+    assert (limited.queue, limited.queue_bdp, limited.queue_packets) == (None, None, 100)
+    for queue in ("fq_codel", "fifo", "10bdp"):
+        with pytest.raises(LinkError, match=r"has a FIFO of its own.*--queue 100"):
+            varied(link, queue=queue, **given)
+
+
+def test_a_queue_of_a_link_gives_way_to_the_fifo_of_a_trace() -> None:
+    down = str(Path(__file__).parents[2] / "emulation" / "traces" / "cellular.down")
+    managed = varied(choose(load_profiles(), "4g"), queue="fq_codel")
+    assert varied(managed, trace=f"{down},{down}", queue="100").queue is None
+    one_direction = varied(choose(load_profiles(), "4g"), trace=down, queue="100")
+    assert (one_direction.queue, one_direction.queue_packets) == ("fifo", 100)

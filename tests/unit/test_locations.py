@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from crosslayer.resolvers import ResolversError
+from crosslayer.resolvers.frames import fastest
 from crosslayer.resolvers.listed import read
 from crosslayer.resolvers.locations import AddressLocation, location_rows, look_up, positions
 from crosslayer.studies.resolvers.figures import FIGURES, systems
@@ -121,3 +122,28 @@ def test_the_map_and_the_table_of_systems() -> None:
     chart = FIGURE.chart(frame).to_dict()
     assert len(chart["layer"]) == 2
     assert FIGURE.chart(frame.head(0)).to_dict()
+
+
+def test_the_answer_of_the_map_counts_what_has_a_position() -> None:
+    rows = [
+        {"kind": "vantage-point", "latitude": 50.0, "longitude": 8.0},
+        {"kind": "vantage-point", "latitude": None, "longitude": None},
+        {"kind": "resolver", "latitude": 59.9, "longitude": 10.7},
+    ]
+    frame = pl.DataFrame(rows)
+    assert FIGURE.verdict is not None
+    assert FIGURE.verdict(frame) == "The map shows 1 of 2 vantage points and 1 of 1 addresses of resolvers."
+    none = "The map shows 1 of 2 vantage points and no addresses of resolvers: none has a recorded position."
+    assert FIGURE.verdict(frame.head(2)) == none
+
+
+def test_the_answer_of_a_comparison_names_the_fastest_ranked_targets() -> None:
+    names = ("resolver", "transport", "median", "group")
+    rows = [("a", "DoUDP", 20.0, 1), ("b", "DoUDP", 20.4, 1), ("a", "DoQ", 40.0, 2), ("c", "DoH3", 5.0, None)]
+    frame = pl.DataFrame([dict(zip(names, row, strict=True)) for row in rows], schema_overrides={"group": pl.Int64})
+    frame = frame.with_columns(label="resolver", measure=pl.lit("first query"))
+    assert fastest(frame).replace("\N{NO-BREAK SPACE}", " ") == (
+        "Fastest first query: a over DoUDP (20.0 ms), b over DoUDP (20.4 ms). None of the others is clearly slower "
+        "than the first of them. Smallest median over an encrypted transport: a over DoQ (40.0 ms)."
+    )
+    assert fastest(frame.with_columns(group=pl.lit(None, pl.Int64))) == ""

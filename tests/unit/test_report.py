@@ -620,7 +620,7 @@ def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: P
     }
     separate, later = over["first visit", "over DoQ, then H3"], -over["first visit", "over DoUDP, then H3"].min()
     on_dsl = cells.filter(visit="first visit", what="over DoQ, then H3", link="dsl")["median"].max()
-    assert f"by {separate.min():.1f} RTT, {on_dsl:.1f} on DSL (median: 25\N{NO-BREAK SPACE}%)" in sentence
+    assert f"by {separate.min():.1f} RTT, {on_dsl:.1f} on DSL (25\N{NO-BREAK SPACE}% of its time)" in sentence
     assert f"Compared with plain DNS, it is at most {later:.2f} RTT" in sentence
     back = f"{-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT"
     assert re.search(rf"later on a first visit, {re.escape(back)} \(\+[\d.]+.%\) on a returning one\.", sentence)
@@ -647,7 +647,7 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         assert of_links.startswith(f"{len(campaigns[0]['plan']['links'])}, RTT 15 to ")
         assert cpu == processors.get(name, "AMD EPYC")
         assert set(revisions.split(", ")) == {campaign["git"]["revision"][:7] for campaign in campaigns}
-    assert whole.evidence.endswith(" In real time: only the first visit.")
+    assert whole.evidence.endswith(" Real time: first visit only.")
     limits = r"0\.01 RTT or [\d.]+ points in virtual time, [\d.]+ RTT in real time"
     expected = rf"±: 95.% interval for a further campaign \(outside the table at most {limits}\)\."
     assert re.search(expected, whole.evidence)
@@ -670,8 +670,13 @@ def test_a_campaign_that_lacks_a_page_adds_no_sentence(
     ("verdict", "first", "decided"),
     [
         ("reproduced", "holds for the worst link and page (", "holds"),
-        ("inconclusive", "undecided for the worst link and page (", "undecided"),
+        ("inconclusive", "undecided for the worst link and page (", "inconclusive"),
         ("not reproduced", "does not hold here, not even for the worst link and page (", "does not hold"),
+        (
+            "direction only",
+            "does not hold here, not even for the worst link and page (",
+            "reproduced in direction only",
+        ),
     ],
 )
 def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
@@ -690,7 +695,7 @@ def test_the_headlines_of_the_paper_have_verdicts_in_plain_text(
             for link, page, series in percent
             if link in links and series == "DoH + H3 1-RTT"
         )
-        assert headlines[claim].endswith(f"; the paper's Fig. 8 shows at most {most:.0f}\N{NO-BREAK SPACE}%")
+        assert headlines[claim].endswith(f"; the paper's Fig. 8: at most {most:.0f}\N{NO-BREAK SPACE}%")
         assert headlines[claim].startswith(f"{decided} (at most 28\N{NO-BREAK SPACE}%)")
 
 

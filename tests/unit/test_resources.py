@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ LIBRARY = Path(resources.__file__).parent
 VARIABLES = {name: thing.variable for name, thing in resources.RESOURCES.items()}
 OURS = [name for name, thing in resources.RESOURCES.items() if thing.in_checkout]
 PROGRAMS = [name for name, thing in resources.RESOURCES.items() if thing.in_checkout and thing.program]
+
+GIT = shutil.which("git")
 
 
 @pytest.fixture(autouse=True)
@@ -240,3 +244,27 @@ def test_a_checkout_is_known_by_what_is_in_it(nowhere: Path) -> None:
     assert resources.checkout() is None
     root = Path(__file__).parents[2]
     assert resources._is_checkout(root)
+
+
+@pytest.mark.skipif(GIT is None, reason="git was not found")
+def test_files_of_a_user_are_no_changes_of_the_code(tmp_path: Path) -> None:
+    assert GIT is not None
+    git = [GIT, "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "README.md").write_text("text")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *command], check=True)
+
+    def clean() -> bool:
+        provenance._checked_out.cache_clear()
+        state: bool = provenance._checked_out(GIT, tmp_path)["clean"]
+        return state
+
+    assert clean()
+    (tmp_path / "mine.toml").write_text("[mine]")
+    assert clean()
+    (tmp_path / "lib" / "new.py").write_text("")
+    assert not clean()
+    (tmp_path / "lib" / "new.py").unlink()
+    (tmp_path / "README.md").write_text("other text")
+    assert not clean()

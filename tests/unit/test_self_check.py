@@ -63,7 +63,7 @@ def test_too_few_rounds_show_nothing() -> None:
 
 def test_a_load_that_was_not_refused_is_no_negative_control() -> None:
     control = loads(0.0, 1.0, second=("refused", Role.CONTROL))
-    assert [check["series"] for check in judged(control)] == ["Ticket refused minus H3 1-RTT"]
+    assert [check["series"] for check in judged(control)] == ["Ticket refused and H3 1-RTT"]
     failed = loads(0.0, 1.0, second=("refused", Role.CONTROL), error="the handshake was meant to be full")
     assert judged(failed) == []
 

@@ -152,7 +152,10 @@ def _checked_out(program: str, root: Path) -> dict[str, Any]:
     """
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    changes = ([*git, "status", "--porcelain", "--untracked-files=no"], [*git, "status", "--porcelain", "--", *_CODE])
+    changes = (
+        [*git, "status", "--porcelain", "--untracked-files=no"],
+        [*git, "status", "--porcelain", "--untracked-files=normal", "--", *_CODE],
+    )
     changed = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for command in changes]
     if head.returncode != 0:
         return {"revision": None, "clean": None}

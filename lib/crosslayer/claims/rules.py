@@ -643,11 +643,13 @@ def of_distance(unit: str, value: float) -> str:
 
 def spaced(unit: str, value: float) -> str:
     """Unit of `value` with a space before it, in the singular for 1; empty if there is no unit."""
-    one = number(abs(value)) == "1"
-    return f" {unit.removesuffix('s') if one and unit in _PLURALS else unit}" if unit else ""
+    singular = f"{unit.removesuffix('ies')}y" if unit.endswith("ies") else unit.removesuffix("s")
+    one = number(abs(value)) == "1" and unit not in _SYMBOLS
+    return f" {singular if one else unit}" if unit else ""
 
 
-_PLURALS = ("points", "percentage points", "modes", "lookups", "bytes", "steps")
+_SYMBOLS = ("ms", "s", "Mbps", "AS")
+"""Units that end with an s but are no plurals."""
 
 
 def number(value: float) -> str:

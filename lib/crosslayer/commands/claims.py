@@ -36,8 +36,8 @@ _CELL = 40
     "--rows",
     type=TEXT,
     metavar="CLAIM",
-    help="For each table that the verdict of CLAIM (e.g. T123) uses, print three things: Python code that reads the "
-    "verdict's rows, the number of these rows, and the first five of these rows.",
+    help="Print CLAIM (e.g. T123) with its verdict. Then print, for each table that the verdict uses, Python code that "
+    "reads the verdict's rows, the number of these rows, and the first five of these rows.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Check each claim against the dataset in FOLDER, and print its verdict: whether the dataset reproduces it.
@@ -153,10 +153,10 @@ def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame])
         click.echo("No claim has a verdict in both: one of them has other links or pages, or too few of them.")
     for number, (dataset, _) in enumerate(campaigns):
         click.echo(f"[{number + 1}] {dataset.caption}")
-        if (rounds := max(dataset.rounds_per_cell, default=0)) < MIN_ROUNDS:
+        if (rounds := max(dataset.rounds_per_cell)) < MIN_ROUNDS:
             click.echo(
                 f"    It has at most {rounds} {'round' if rounds == 1 else 'rounds'} of a link and page. An interval "
-                f"needs {MIN_ROUNDS}, so most claims are inconclusive."
+                f"needs {MIN_ROUNDS} rounds, so claims that need an interval are inconclusive."
             )
 
 

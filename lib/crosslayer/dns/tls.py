@@ -32,7 +32,7 @@ _READ_BYTES = 65536
 _TLSEXT_PADDING = 1 << 4
 """SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>; Python has no name for it."""
 _NO_RX_CERTIFICATE_COMPRESSION = 1 << 33
-"""SSL_OP_NO_RX_CERTIFICATE_COMPRESSION of <openssl/ssl.h>; Python does not name it. OpenSSL 3.1 ignores it."""
+"""SSL_OP_NO_RX_CERTIFICATE_COMPRESSION of <openssl/ssl.h>; Python does not name it. OpenSSL < 3.2 ignores it."""
 _SSL_CTRL_SET_GROUPS_LIST = 92
 """Constant of <openssl/ssl.h>."""
 

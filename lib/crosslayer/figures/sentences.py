@@ -11,19 +11,11 @@ import polars as pl
 
 from crosslayer.figures.style import link_title
 
-_BETWEEN_SENTENCES = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)(?<!Fig\.) (?=[A-Z])")
-
 
 def differing(text: str, other: str) -> str:
     """Sentences of `other` that `text` does not contain, in the order of `other`; empty if there are none."""
-    known, sentences = (_BETWEEN_SENTENCES.split(one) for one in (text, other))
+    known, sentences = (re.split(r"(?<=\.) (?=[A-Z])", one) for one in (text, other))
     return " ".join(sentence for sentence in sentences if sentence not in known)
-
-
-def first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence of a text, and the rest of the text."""
-    first, *rest = _BETWEEN_SENTENCES.split(text, maxsplit=1)
-    return first, "".join(rest)
 
 
 def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:

@@ -29,7 +29,8 @@ def points_on_a_map(frame: pl.DataFrame, looks: dict[str, tuple[str, str]], tool
     """World map with a point for each row at `longitude` and `latitude`; `looks` has colour and shape by `kind`."""
     outlines = alt.Data(values=[_land()])  # type: ignore[no-untyped-call]
     land = alt.Chart(outlines).mark_geoshape(fill=_LAND, stroke=_COAST, strokeWidth=0.5)
-    looks = {kind: look for kind, look in looks.items() if kind in set(frame["kind"])}
+    present = set(frame["kind"])
+    looks = {kind: look for kind, look in looks.items() if kind in present}
     kinds = list(looks)
     legend = alt.Legend(orient="top", labelExpr="replace(datum.label, '-', ' ')")
     colors, shapes = zip(*looks.values(), strict=True)

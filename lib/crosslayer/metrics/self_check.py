@@ -53,7 +53,7 @@ REPETITIONS = {
 """Each measured kind of load, and its repetition in the same round (A/A)."""
 
 SELF_CHECKS = REPETITIONS | {
-    "Ticket refused minus H3 1-RTT": (LoadKind("1-rtt", "refused", Role.CONTROL), LoadKind("1-rtt", "main"))
+    "Ticket refused and H3 1-RTT": (LoadKind("1-rtt", "refused", Role.CONTROL), LoadKind("1-rtt", "main"))
 }
 """Pairs of kinds of load. In a round, both loads of a pair should have the same PLT."""
 

@@ -319,7 +319,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         for clock in _CLOCKS
     )
     both = [topic.lower() for topic in TOPICS if topic in virtual & real]
-    missing = f" In real time: only the {', '.join(both)}." if both and virtual - real else ""
+    missing = f" Real time: {', '.join(both)} only." if both and virtual - real else ""
     return (
         "A visit is a DNS exchange on a new connection plus a page load (returning: with early data) in Chromium on "
         "emulated links; resolver and web server share the RTT. Numbers are means of campaigns' medians; ranges "

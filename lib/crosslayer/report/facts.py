@@ -179,7 +179,4 @@ def _plural(count: int, word: str) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value of a plan as text; of a list of tables, e.g. the resolvers, only the length."""
-    if not isinstance(value, list | tuple):
-        return str(value)
-    return f"{len(value)} entries" if any(isinstance(one, dict) for one in value) else ", ".join(map(str, value))
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -20,7 +20,7 @@ import jinja2
 import polars as pl
 import vl_convert
 
-from crosslayer import claims
+from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.claims.table import CONTRADICTIONS
@@ -28,7 +28,6 @@ from crosslayer.claims.tolerances import RULES
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS
-from crosslayer.figures.sentences import first_sentence
 from crosslayer.figures.style import COLUMN_WIDTH, FONT_WEIGHTS, woff
 from crosslayer.report import facts
 from crosslayer.report.answer import counts_text, gathered
@@ -146,11 +145,14 @@ class _Content:
         """Template values that several pages share; `link` returns the address of a figure from its study and name."""
         verdicts, others = self.verdicts, self.others
         by_paper = _by_paper(verdicts)
+        answer = gathered(self.folder, verdicts)
+        own = self.study and (self.study.lead if self.study.paper else self.study.sections[-1].lead)
         return {
             "dataset": self.dataset,
             "study": self.study,
             "notices": self.notices,
-            "answer": gathered(self.folder, verdicts),
+            "answer": answer,
+            "heading": _PROJECT if answer.sentences or not own else own,
             "figure_answers": self.figure_answers,
             "verdicts": None if verdicts is None else verdicts.rows(named=True),
             "campaigns": [] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
@@ -195,10 +197,10 @@ def _index(content: _Content) -> dict[str, Any]:
     ]
     overall: dict[str, int] = {}
     if content.verdicts is not None:
-        published = content.verdicts.filter(
+        results = content.verdicts.filter(
             pl.col("paper") != claims.OURS, pl.col("verdict") != Verdict.NOT_MEASURED.value
         )
-        overall = claims.counts(published) if published.height else {}
+        overall = claims.counts(results) if results.height else {}
     return content.common(_from_here) | {
         "picture": next(iter([*pictures, *own]), None),
         "studies": studies,
@@ -219,7 +221,7 @@ def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
             "study": study,
             "notices": content.notices if study is content.study else [],
             "counts": by_paper.get(study.paper.name) if study.paper else None,
-            "of_paper": [name for name, one in STUDIES.items() if one.paper == study.paper],
+            "of_paper": _judging(study),
             "figure_parts": _parts(figures),
             "verdicts": judged,
             "on_claims_page": on_claims_page,
@@ -230,10 +232,21 @@ def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
     )
 
 
+def _judging(study: Study) -> list[str]:
+    """Names of the studies that judge results of the paper that a study reproduces."""
+    of_claim = owners()
+    papers = dict(published.load().claims.select("claim_id", "paper").iter_rows())
+    judging = {name for claim, name in of_claim.items() if study.paper and papers.get(claim) == study.paper.name}
+    return [name for name in STUDIES if name in judging]
+
+
 def _specs(figures: Sequence[Saved]) -> dict[str, Any]:
     return {saved.figure.name: _slim(saved.spec) for saved in figures if not saved.error}
 
 
+_PROJECT = "What encrypted DNS costs a web user, and what sharing QUIC with HTTP/3 saves"
+_SHORT = 200
+"""Maximum number of characters of a figure's answer that is printed in bold."""
 _IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
 """Pattern of names of figures and tables in the column `section_or_figure` of a claim."""
 
@@ -308,13 +321,13 @@ def _templates() -> jinja2.Environment:
         "counted": claims.counted_as,
         "in_words": counts_text,
         "picture": _picture,
-        "first_sentence": first_sentence,
     }
     templates.globals |= {
         "VERDICTS": list(claims.counts(pl.DataFrame(schema=claims.COLUMNS))),
         "CONTRADICTIONS": CONTRADICTIONS,
         "NOT_MEASURED": Verdict.NOT_MEASURED,
         "COLUMN": COLUMN_WIDTH,
+        "SHORT": _SHORT,
     }
     return templates
 

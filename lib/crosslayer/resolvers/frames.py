@@ -94,15 +94,19 @@ def figure_rows(lines: Sequence[TargetResult]) -> pl.DataFrame:
 
 
 def fastest(frame: pl.DataFrame) -> str:
-    """Sentence with the targets whose first query is fastest, and with the fastest encrypted transport."""
-    first = frame.filter(measure=_SHOWN[0]).sort("median", "label", "transport")
+    """Sentence with the targets whose first query is fastest, and with the fastest encrypted transport.
+
+    Only ranked targets count (`TargetResult.group`). The sentence is empty if none is ranked, e.g. with fewer than six
+    rounds.
+    """
+    first = frame.filter(measure=_SHOWN[0]).drop_nulls("group").sort("median", "label", "transport")
     if first.is_empty():
         return ""
-    best = first.filter(group=1) if 1 in first["group"] else first.head(1)
+    best = first.filter(pl.col("group") == pl.col("group").min())
     listed = ", ".join(_target(row) for row in best.head(_MOST_NAMED).iter_rows(named=True))
     listed += f" and {best.height - _MOST_NAMED} more" if best.height > _MOST_NAMED else ""
-    order = " Their order is open: no difference between them is significant." if best.height > 1 else ""
-    text = f"Fastest first query: {listed}.{order}"
+    others = " None of the others is clearly slower than the first of them." if best.height > 1 else ""
+    text = f"Fastest first query: {listed}.{others}"
     encrypted = first.filter(~pl.col("transport").is_in([Protocol.DOUDP, Protocol.DOTCP]))
     if encrypted.is_empty() or not encrypted.join(best, on=["label", "transport"], how="semi").is_empty():
         return text

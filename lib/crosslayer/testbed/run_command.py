@@ -26,7 +26,7 @@ def run_on_link(
     backend: str,
     with_server: bool,
     retry: bool,
-    clock: str = "wall",
+    clock: str,
     capture: Path | None = None,
     like: MeasuredTimes | None = None,
     seed: int = 1,

@@ -111,10 +111,10 @@ def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float)
     ours = f"{100 * row['ours']:.0f}\N{NO-BREAK SPACE}%"
     held = {
         Verdict.REPRODUCED: "holds",
-        Verdict.INCONCLUSIVE: "undecided",
-        Verdict.DIRECTION_ONLY: "direction only",
+        Verdict.INCONCLUSIVE: "inconclusive",
+        Verdict.DIRECTION_ONLY: "reproduced in direction only",
     }.get(Verdict(row["verdict"]), "does not hold")
     here = f"{held} (at most {ours})"
     if published_percent >= 100 * fraction - 5:
         return here
-    return f"{here}; the paper's Fig. 8 shows at most {published_percent:.0f}\N{NO-BREAK SPACE}%"
+    return f"{here}; the paper's Fig. 8: at most {published_percent:.0f}\N{NO-BREAK SPACE}%"

@@ -31,16 +31,16 @@ def numbers(inputs: Inputs) -> Sequence[AnswerNumber]:
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]
-    added = {FIRST: worth["over DoUDP, then H3", FIRST], BACK: worth["over DoUDP, then H3 0-RTT", BACK]}
-    if any(set(_PAGES) - set(of["page"]) for of in (own_first, *added.values())):
+    later = {FIRST: worth["over DoUDP, then H3", FIRST], BACK: worth["over DoUDP, then H3 0-RTT", BACK]}
+    if any(set(_PAGES) - set(of["page"]) for of in (own_first, *later.values())):
         return ()
     saved = extremes([row | {"saved": -row["rtt"]} for row in own_first.rows(named=True)], "saved", SLOWEST_UPLINK)
     medians = {page: statistics.median(own_first.filter(page=page)["percent"]) for page in _PAGES}
     parts = [
         *((f"{_SAVED}, {end}", "RTT", row["saved"]) for end, row in saved.items()),
         *((_OF_PAGE.format(page_title(page)), "%", value) for page, value in medians.items()),
-        *((f"{name}, largest", "RTT", max(added[visit]["rtt"])) for visit, name in _ADDED.items()),
-        *((f"{name}, largest share", "%", max(added[visit]["percent"])) for visit, name in _ADDED.items()),
+        *((f"{name}, largest", "RTT", max(later[visit]["rtt"])) for visit, name in _ADDED.items()),
+        *((f"{name}, largest share", "%", max(later[visit]["percent"])) for visit, name in _ADDED.items()),
     ]
     return [AnswerNumber(ONE_CONNECTION, name, unit, value) for name, unit, value in parts]
 
@@ -54,11 +54,11 @@ def answer(values: AnswerValues, verdicts: Mapping[str, Mapping[str, Any]]) -> S
     first, back = (
         f"{of[f'{name}, largest']:.2f} RTT ({percent(of[f'{name}, largest share'], 1)})" for name in _ADDED.values()
     )
-    saved = f"{added(values, ONE_CONNECTION, _SAVED, SLOWEST_UPLINK)} (median: {' and '.join(shares)})"
+    saved = added(values, ONE_CONNECTION, _SAVED, SLOWEST_UPLINK)
     sentence = (
-        f"The document of a first visit is complete earlier than with DoQ on a second connection: by {saved}. Compared "
-        f"with plain DNS, it is at most {first} later on a first visit, {back} on a returning one. Pages: "
-        f"{', '.join(_PAGES)}."
+        f"On {' and '.join(map(page_title, _PAGES))}, a first visit's document is complete earlier than with DoQ on a "
+        f"second connection: by {saved} ({' and '.join(shares)} of its time). Compared with plain DNS, it is at most "
+        f"{first} later on a first visit, {back} on a returning one."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 

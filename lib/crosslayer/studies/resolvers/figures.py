@@ -211,12 +211,13 @@ def world_map(frame: pl.DataFrame) -> AnyChart:
 
 def positions(frame: pl.DataFrame) -> str:
     """Sentence with the number of resolvers and vantage points that the map shows."""
-    counts = {kind: frame.filter(kind=kind) for kind in (LocatedKind.RESOLVER.value, LocatedKind.VANTAGE_POINT.value)}
-    resolvers, points = (
-        f"{of.drop_nulls(['latitude', 'longitude']).height} of {of.height} {name}"
-        for name, of in zip(("addresses of resolvers", "vantage points"), counts.values(), strict=True)
-    )
-    return f"The map shows {points} and {resolvers}; the positions of the others are not known."
+    names = {LocatedKind.VANTAGE_POINT: "vantage points", LocatedKind.RESOLVER: "addresses of resolvers"}
+    parts = []
+    for kind, name in names.items():
+        rows = frame.filter(kind=kind.value)
+        placed = rows.drop_nulls(["latitude", "longitude"]).height
+        parts.append(f"{placed} of {rows.height} {name}" if rows.height else f"no {name}: none has a recorded position")
+    return f"The map shows {' and '.join(parts)}."
 
 
 def systems(frame: pl.DataFrame) -> pl.DataFrame:

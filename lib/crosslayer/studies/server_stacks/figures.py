@@ -296,7 +296,7 @@ FIGURES = (
         caption="Time until the document's last byte with each of two servers that use aioquic, minus the time with "
         "quic-go in the same round. Initial congestion window: 32 datagrams in quic-go, 10 in the first aioquic server "
         "(the default of aioquic), 32 in the second. The two aioquic servers differ in nothing else.",
-        note=_DOTS,
+        note=f"{_DOTS} (copy): our own page with the structure and sizes of the named site.",
         data=differences_data,
         chart=document,
         table=differences_table,
