@@ -247,24 +247,22 @@ def test_a_checkout_is_known_by_what_is_in_it(nowhere: Path) -> None:
 
 
 @pytest.mark.skipif(GIT is None, reason="git was not found")
-def test_files_of_a_user_are_no_changes_of_the_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changed", "clean"),
+    [("mine.toml", True), ("pages/mine/page.json", True), ("lib/new.py", False), ("README.md", False)],
+)
+def test_files_of_a_user_are_no_changes_of_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str, clean: bool
+) -> None:
     assert GIT is not None
-    git = [GIT, "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "README.md").write_text("text")
+    monkeypatch.setenv("PATH", str(Path(GIT).parent))
+    checkout = tmp_path / "checkout"
+    (checkout / "lib").mkdir(parents=True)
+    (checkout / "README.md").write_text("text")
+    git = [GIT, "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run([*git, *command], check=True)
-
-    def clean() -> bool:
-        provenance._checked_out.cache_clear()
-        state: bool = provenance._checked_out(GIT, tmp_path)["clean"]
-        return state
-
-    assert clean()
-    (tmp_path / "mine.toml").write_text("[mine]")
-    assert clean()
-    (tmp_path / "lib" / "new.py").write_text("")
-    assert not clean()
-    (tmp_path / "lib" / "new.py").unlink()
-    (tmp_path / "README.md").write_text("other text")
-    assert not clean()
+    (checkout / changed).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / changed).write_text("other text")
+    monkeypatch.setattr(resources, "home", lambda: checkout)
+    assert provenance.revision()["clean"] is clean

@@ -128,10 +128,11 @@ def quic_go_version(program: Path) -> str:
 
 
 def revision() -> dict[str, Any]:
-    """Git revision of this package's checkout (`revision`), and whether all its changes are committed (`clean`).
+    """Git revision of this package's checkout (`revision`), and whether its code has no uncommitted change (`clean`).
 
-    Without a checkout, both values come from the environment variable CROSSLAYER_REVISION; `clean` is False if the text
-    of the variable contains "dirty". Values that cannot be determined are None.
+    New files outside the folders of code do not count. Without a checkout, both values come from the environment
+    variable CROSSLAYER_REVISION; `clean` is False if the text of the variable contains "dirty". Values that cannot be
+    determined are None.
     """
     root = resources.home()
     if root is None:
@@ -144,7 +145,7 @@ def revision() -> dict[str, Any]:
 
 @cache
 def _checked_out(program: str, root: Path) -> dict[str, Any]:
-    """Git revision of a checkout, and whether all its changes are committed, as in `revision`.
+    """Git revision of a checkout, and whether its code has no uncommitted change, as in `revision`.
 
     A new file counts as a change only in the folders of code (`_CODE`), since users put their own links, pages and
     traces into other folders. The result is cached: later changes of the checkout do not change the code that this
