@@ -199,7 +199,8 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
     summary = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
     summary = re.sub(rf"\b{claims.FOLLOWING}\b", "already determined by another result or the configuration", summary)
     summary = summary.replace("direction only", "reproduced in direction only")
-    assert f"{ours.height} results that TNSM24 prints: <strong>{summary}</strong>" in study_page(index)
+    judged = "(judged by the studies coalescing, one-connection)"
+    assert f"{ours.height} results that TNSM24 prints {judged}: <strong>{summary}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
     for paper, kind, count in re.findall(r'data-paper="([^"]*)" data-verdict="([^"]+)">(\d+)</a>', text):
@@ -379,7 +380,7 @@ def test_figures_of_other_studies_are_shown_whatever_campaign_they_are_of(
     assert page.index(f'<section id="{section.notebook}">') < page.index('<figure id="asked"')
     entry = f'<li><a href="#{section.notebook}">{section.heading}</a><ul><li><a href="#asked">Why?</a></li></ul></li>'
     assert entry in page
-    assert "<strong>Because of &lt;it&gt;.</strong>" in page
+    assert '<p class="short">Because of &lt;it&gt;.</p>' in page
     question = section.lead.replace("'", "&#39;")
     assert f'<a href="key-share/index.html">{question}</a>' in index.read_text()
 
