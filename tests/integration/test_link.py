@@ -12,9 +12,10 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,27 @@ def crosslayer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         return
     with in_a_guest("virtual", tmp_path_factory.getbasetemp()) as run:
         yield run
+
+
+@contextmanager
+def awake_cores() -> Iterator[None]:
+    """Keep each core busy with a loop of the scheduler's class `idle`, which gives way to every other process."""
+    loops = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: 0",
+            ]
+        )
+        for _core in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def _remains() -> list[str]:
@@ -164,8 +186,7 @@ def test_kill_9_leaves_nothing_behind(testbed_machine: None) -> None:
 def test_rates_and_loss_are_the_profiles(crosslayer: Run, tmp_path: Path) -> None:
     """The testbed's own checks pass on a new link with loss, and ping measures this loss.
 
-    In real time, the idle RTT may leave its tolerance: an idle core wakes sooner or later than in the calibration. The
-    command then reports the idle RTT. Rates and loss still hold.
+    In real time, the time to wake an idle core varies between calibration and check, so loops keep the cores awake.
     """
     profiles = tmp_path / "profiles.toml"
     profiles.write_text(
@@ -179,20 +200,12 @@ def test_rates_and_loss_are_the_profiles(crosslayer: Run, tmp_path: Path) -> Non
         "print(re.search(r'(\\d+) received', said)[1])\n",
         encoding="utf-8",
     )
-    done = crosslayer(
-        "link", "lossy", "--no-server", "--", "python3", str(script),
-        env=os.environ | {"CROSSLAYER_PROFILES": str(profiles)},
-    )  # fmt: skip
+    with awake_cores() if crosslayer is run_here else nullcontext():
+        done = crosslayer(
+            "link", "lossy", "--no-server", "--", "python3", str(script),
+            env=os.environ | {"CROSSLAYER_PROFILES": str(profiles)},
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    faults = [
-        fault for line in re.findall(r"not what its profile says: (.*)", done.stderr) for fault in line.split("; ")
-    ]
-    assert bool(faults) == ("not what its profile says" in done.stderr)
-    if crosslayer is run_here:
-        idle = [re.fullmatch(r"idle RTT ([\d.]+) ms, profile 20\.00 ms", fault) for fault in faults]
-        faults = [
-            fault for fault, match in zip(faults, idle, strict=True) if not match or abs(float(match[1]) - 20) > 0.6
-        ]
-    assert faults == []
+    assert "not what its profile says" not in done.stderr
     came_back = int(done.stdout) / 1500
     assert statistics.NormalDist(0.81, (0.81 * 0.19 / 1500) ** 0.5).cdf(came_back) == pytest.approx(0.5, abs=0.4999)

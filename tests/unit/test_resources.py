@@ -246,7 +246,7 @@ def test_a_checkout_is_known_by_what_is_in_it(nowhere: Path) -> None:
     assert resources._is_checkout(root)
 
 
-@pytest.mark.skipif(GIT is None, reason="git was not found")
+@pytest.mark.skipif(GIT is None, reason="git is not installed")
 @pytest.mark.parametrize(
     ("changed", "clean"),
     [("mine.toml", True), ("pages/mine/page.json", True), ("lib/new.py", False), ("README.md", False)],

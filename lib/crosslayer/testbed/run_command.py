@@ -34,8 +34,8 @@ def run_on_link(
     """Run a command in the client's namespace and return its exit status (128 + signal if a signal ended it).
 
     `clock` is the clock of this machine: `virtual` in a guest in virtual time, else `wall`. `capture` is a file for the
-    command's packets, with the TLS keys of the server and of clients that support
-    SSLKEYLOGFILE. A JSON file next to it describes the capture.
+    command's packets, with the TLS keys of the server and of clients that support SSLKEYLOGFILE. A JSON file next to it
+    describes the capture.
 
     With `like`, the command's resolver is a `LikeResolver` with these times; the server still serves the pages. The
     resolver's RTT, constant during the run, and the time of each answer are drawn with `seed`.
